@@ -1,0 +1,75 @@
+// Package catalog reads what the local Consul agent knows of its node: the
+// registered service instances and their checks. It turns the agent's answers
+// into immutable snapshots and knows nothing of probes, Envoys or verdicts.
+package catalog
+
+import "time"
+
+// CheckTypeTTL is the type that the agent reports for a TTL check.
+const CheckTypeTTL = "ttl"
+
+// Kind is a service's kind as Consul spells it; empty is a typical service.
+type Kind string
+
+// KindConnectProxy marks a Connect sidecar proxy registration.
+const KindConnectProxy Kind = "connect-proxy"
+
+// Snapshot is what the agent knew at one moment. It is immutable: whoever holds
+// one may read it from any goroutine and must not change it.
+type Snapshot struct {
+	// Node is the agent's node, as far as it could be learnt.
+	Node Node
+	// Instances are the agent's services by service id, proxies and gateways
+	// included. An instance is left out only when the agent confirmed, by a 404
+	// on agent/service/<id>, that it is gone (facts/consul.md 0.11).
+	Instances map[string]*Instance
+	// Checks are the agent's checks by check id.
+	Checks map[string]*Check
+	// ReadAt is the moment before the first request of this snapshot was sent:
+	// whatever was acknowledged by the agent before it, the snapshot shows.
+	ReadAt time.Time
+}
+
+// Node names the agent's node. Both fields may be empty: a token without
+// node:read and agent:read cannot learn them (facts/consul.md 3).
+type Node struct {
+	Name    string
+	Address string
+}
+
+// Instance is one service registration of the local agent.
+type Instance struct {
+	ID      string
+	Service string
+	Kind    Kind
+	// Address is the registered address as text; Consul accepts anything here
+	// (facts/consul.md 0.14). Empty means the node's address.
+	Address    string
+	Port       int
+	SocketPath string
+	Meta       map[string]string
+	// Proxy is set for connect-proxy registrations only.
+	Proxy *Proxy
+}
+
+// Proxy is the part of a connect-proxy registration that says whom it serves.
+// Every field may be empty (facts/consul.md 0.18).
+type Proxy struct {
+	DestinationServiceID   string
+	LocalServiceAddress    string
+	LocalServicePort       int
+	LocalServiceSocketPath string
+}
+
+// Check is one check of the local agent, as agent/checks shows it. Its
+// definition cannot be read back (facts/consul.md 0.4).
+type Check struct {
+	ID        string
+	Name      string
+	ServiceID string
+	Type      string
+	// Status is passing, warning or critical.
+	Status string
+	Output string
+	Notes  string
+}

@@ -1,0 +1,135 @@
+// Package probe derives what has to be probed from what is registered. It is
+// pure: the same snapshot and rules give the same probes and problems, and
+// nothing in it reads a clock, a file or the network. All bounds of probes are
+// kept here, so that one place decides what an Envoy may be asked to do.
+package probe
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Kind is the protocol of a probe.
+type Kind string
+
+// The kinds of probes.
+const (
+	HTTP Kind = "http"
+	TCP  Kind = "tcp"
+	// Off is no kind of probe: in service meta it withdraws every probe of the
+	// instance, also those of the config.
+	Off Kind = "off"
+)
+
+// ObserverPolicy says which Envoys are to run a probe.
+type ObserverPolicy string
+
+// The observer policies. Auto is the instance's own sidecar if one is
+// registered, else the node Envoys; never both.
+const (
+	Auto    ObserverPolicy = "auto"
+	Sidecar ObserverPolicy = "sidecar"
+	Node    ObserverPolicy = "node"
+)
+
+// DefaultName is the name of the probe that service meta describes.
+const DefaultName = "default"
+
+// StatusRange is a range of HTTP status codes, both ends included.
+type StatusRange struct {
+	First, Last int
+}
+
+// Settings are the attributes of one probe, from one source. The zero value of
+// a field means that the source does not set it: a source that sets a field to
+// an invalid zero has to report that itself, with the Check… functions.
+type Settings struct {
+	Kind Kind
+
+	Interval           time.Duration
+	Timeout            time.Duration
+	HealthyThreshold   int
+	UnhealthyThreshold int
+	Observer           ObserverPolicy
+
+	// Address and Port replace the instance's own, for every kind.
+	Address string
+	Port    int
+
+	// For HTTP only.
+	Path             string
+	Method           string
+	Host             string
+	ExpectedStatuses []StatusRange
+}
+
+// Check is one check block of the config: a named probe.
+type Check struct {
+	Name     string
+	Settings Settings
+}
+
+// Service is one service block of the config.
+type Service struct {
+	// Name is an exact service name or a glob, in which * stands for any text.
+	Name   string
+	Checks []Check
+}
+
+// Rules are what the config says of probes.
+type Rules struct {
+	// Defaults apply to each probe whose other sources do not set an attribute.
+	// Kind and the kinds' own attributes are unset in it.
+	Defaults Settings
+	// Services are the service blocks in order of appearance.
+	Services []Service
+}
+
+// Target is where a probe connects to: an address and port, or a unix socket.
+type Target struct {
+	Addr   netip.AddrPort
+	Socket string
+}
+
+// Probe is one health check that an Envoy runs for one instance. It is
+// immutable once derived.
+type Probe struct {
+	// CheckID is the Consul check that the probe feeds, and the probe's identity.
+	CheckID   string
+	Service   string
+	ServiceID string
+	Name      string
+	Settings  Settings
+	Target    Target
+	// Sidecars are the service ids of the proxies that observe the probe, in
+	// order. Empty means that the node Envoys do, unless Settings.Observer is
+	// Sidecar.
+	Sidecars []string
+	// Cluster is the name of the probe's HDS cluster: the check id and a hash of
+	// the definition, so that an echoed name proves which definition is applied.
+	Cluster string
+}
+
+// Problem is something that keeps a probe from being what its owner asked for.
+type Problem struct {
+	ServiceID string `json:"service_id"`
+	// Source is where the fault is: meta, config, consul or envoy.
+	Source  string `json:"source"`
+	Message string `json:"message"`
+}
+
+// JitterPercent is how much of its interval a probe's pause may be longer.
+const jitterPercent = 5
+
+// Prefix begins the id of every check of ours. It is not "_nomad…", whose
+// checks Nomad removes (facts/consul.md 5.1).
+const Prefix = "hds"
+
+// CheckID is the id of the Consul check of a probe: "hds:<service id>" for the
+// probe called default, "hds.<name>:<service id>" for others.
+func CheckID(name, serviceID string) string {
+	if name == DefaultName {
+		return Prefix + ":" + serviceID
+	}
+	return Prefix + "." + name + ":" + serviceID
+}

@@ -1,0 +1,3 @@
+module github.com/consul-hds/consul-hds
+
+go 1.26
