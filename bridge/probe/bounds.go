@@ -181,7 +181,7 @@ func parseCode(s string) (int, error) {
 // counts only after it (design part 4).
 func Grace(s Settings) time.Duration {
 	u := time.Duration(s.UnhealthyThreshold)
-	return s.Timeout*u + (s.Interval+s.Interval*jitterPercent/100)*(u-1)
+	return s.Timeout*u + (s.Interval+s.Interval*JitterPercent/100)*(u-1)
 }
 
 // CheckGrace says whether the grace that interval, timeout and

@@ -102,9 +102,10 @@ type Probe struct {
 	Settings  Settings
 	Target    Target
 	// Sidecars are the service ids of the proxies that observe the probe, in
-	// order. Empty means that the node Envoys do, unless Settings.Observer is
-	// Sidecar.
+	// order; ByNode says that the node Envoys do. Never both, but neither where a
+	// sidecar is wanted and none is registered.
 	Sidecars []string
+	ByNode   bool
 	// Cluster is the name of the probe's HDS cluster: the check id and a hash of
 	// the definition, so that an echoed name proves which definition is applied.
 	Cluster string
@@ -119,7 +120,7 @@ type Problem struct {
 }
 
 // JitterPercent is how much of its interval a probe's pause may be longer.
-const jitterPercent = 5
+const JitterPercent = 5
 
 // Prefix begins the id of every check of ours. It is not "_nomad…", whose
 // checks Nomad removes (facts/consul.md 5.1).

@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/consul-hds/consul-hds/bridge/admin"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+var (
+	errStopping = errors.New("shutting down")
+	errUnsynced = errors.New("not synced with the Consul agent yet")
+)
+
+// backend is what the admin interface shows of the bridge.
+type backend struct{ *Bridge }
+
+// Ready returns nil once the bridge is synced with Consul and listens
+// everywhere it should; a sync that is lost later is in the status.
+func (b backend) Ready() error {
+	if b.stopping.Load() {
+		return errStopping
+	}
+	if b.watcher.Snapshot() == nil {
+		if err := b.watcher.Health().Err; err != "" {
+			return errors.Join(errUnsynced, errors.New(err))
+		}
+		return errUnsynced
+	}
+	return b.server.Ready()
+}
+
+// Status describes everything as it is now.
+func (b backend) Status() admin.Status {
+	h := b.watcher.Health()
+	s := admin.Status{
+		Version: b.config.Version,
+		Consul:  admin.Consul{Address: b.config.Consul.Address, Synced: h.Synced, LastSync: h.LastSync, Error: h.Err},
+	}
+	for _, o := range b.server.Streams() {
+		s.Observers = append(s.Observers, admin.Observer{
+			NodeID: o.NodeID, Kind: string(o.Kind), Peer: o.Peer, Envoy: o.Envoy,
+			Applied: o.Applied, Probes: o.Probes, LastReport: o.LastReport,
+		})
+	}
+	b.ring.describe(&s)
+	return s
+}
+
+// describe adds what the ring knows.
+func (r *ring) describe(s *admin.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.snap != nil {
+		s.Node = r.snap.Node.Name
+	}
+	states := r.writer.States()
+	for _, id := range slices.Sorted(maps.Keys(r.tracked)) {
+		t, state := r.tracked[id], states[id]
+		c := admin.Check{
+			CheckID: id, Service: t.probe.Service, ServiceID: t.probe.ServiceID, Probe: t.probe.Name,
+			Kind: string(t.probe.Settings.Kind), Target: t.probe.Target.String(), Mode: "enforce",
+			Phase: string(t.verdict.Phase), Observers: slices.Compact(slices.Sorted(slices.Values(t.observers))),
+		}
+		if state.Status != health.None {
+			c.Status, c.Output, c.Since = string(state.Status), state.Output, t.verdict.Since
+		}
+		s.Checks = append(s.Checks, c)
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(r.problems), compareProblems) {
+		s.Problems = append(s.Problems, admin.Problem{ServiceID: p.ServiceID, Source: p.Source, Message: p.Message})
+	}
+}

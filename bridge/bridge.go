@@ -1,0 +1,73 @@
+// Package bridge puts the parts together and owns their lives: what Consul
+// knows becomes probes, probes become specifiers for Envoys, their reports
+// become verdicts, and verdicts become Consul checks.
+package bridge
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// Config is everything a bridge needs to run.
+type Config struct {
+	Version string
+	Logger  hclog.Logger
+	// DataDir holds the lock file.
+	DataDir string
+	Consul  ConsulConfig
+	HDS     HDSConfig
+	Admin   AdminConfig
+	// Settings is the part that Reload can change.
+	Settings Settings
+	// Reload reads the settings anew, for Bridge.Reload.
+	Reload func() (Settings, error)
+}
+
+// ConsulConfig says how to reach the local agent.
+type ConsulConfig struct {
+	// Address is host:port, http://, https:// or unix://.
+	Address string
+	// Token is the ACL token; TokenFile holds it and is read again when it
+	// changes. At most one of them is set.
+	Token, TokenFile     string
+	Namespace, Partition string
+	// Node replaces what the agent says of its node, where set.
+	Node         catalog.Node
+	PollInterval time.Duration
+	// CAFile, CertFile, KeyFile, ServerName and SkipVerify are for https.
+	CAFile, CertFile, KeyFile, ServerName string
+	SkipVerify                            bool
+}
+
+// HDSConfig says where Envoys connect to.
+type HDSConfig struct {
+	// Listen are unix:// paths and host:port addresses.
+	Listen []string
+	// SocketMode is the mode of unix sockets; SocketGID their group, or negative.
+	SocketMode uint32
+	SocketGID  int
+	MaxStreams int
+}
+
+// AdminConfig says where people and scripts connect to.
+type AdminConfig struct {
+	Listen        string
+	MetricsListen string
+	EnableDebug   bool
+}
+
+// Settings are what can be changed while the bridge runs.
+type Settings struct {
+	Rules probe.Rules
+	// NodeIDs are globs of the node ids that are node Envoys.
+	NodeIDs []string
+	Policy  health.Policy
+	// TTL is that of every check; OrphanGrace is how long a check that no probe
+	// explains is kept.
+	TTL, OrphanGrace time.Duration
+}

@@ -1,0 +1,195 @@
+package checks
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+// The pauses before a write of one check is tried again.
+const (
+	retryFirst = 250 * time.Millisecond
+	retryMost  = 30 * time.Second
+)
+
+// op is a write to the agent.
+type op string
+
+const (
+	opNone       op = ""
+	opRegister   op = "register"
+	opUpdate     op = "update"
+	opRefresh    op = "refresh"
+	opDeregister op = "deregister"
+)
+
+// queue is where a check waits for a worker.
+type queue int
+
+const (
+	nowhere queue = iota
+	lazily
+	urgently
+)
+
+// entry is one check: what it should be, and what the agent is known to hold.
+type entry struct {
+	want Want
+	// orphan says that nobody wants the check since then.
+	orphan time.Time
+	// withdrawn says that the check is to be removed.
+	withdrawn bool
+
+	// present, name, status and output are what the agent holds, as far as is
+	// known. told says that status and output were written since the check was
+	// registered.
+	present bool
+	name    string
+	status  health.Status
+	output  string
+	told    bool
+	// foreign says that the id is a check of somebody else's.
+	foreign bool
+	// unsure says that a write failed in a way that only a newer snapshot explains.
+	unsure bool
+	// again says that the check has to be registered once more.
+	again bool
+	// forced says that the check has to be refreshed now.
+	forced bool
+
+	// touched is when the last write ended: an older snapshot tells nothing.
+	touched time.Time
+	// beat is when the check's TTL began last by our doing; next is when it is due
+	// to be refreshed.
+	beat, next time.Time
+	// expires is when the TTL would have run out of a check that had to be
+	// registered again although it is not alive.
+	expires time.Time
+
+	busy     bool
+	queued   queue
+	failures int
+	retry    time.Time
+	err      error
+}
+
+// need is the write that the check needs now; urgent ones go before others.
+func (e *entry) need(now time.Time) (o op, urgent bool) {
+	switch {
+	case e.busy || e.unsure || e.foreign || now.Before(e.retry):
+		return opNone, false
+	case e.withdrawn:
+		return opDeregister, false
+	case e.want.Status == health.None:
+		return opNone, false
+	case !e.present:
+		return opRegister, true
+	}
+	status, output := e.goal(now)
+	switch {
+	case status != e.status:
+		return opUpdate, true
+	case e.again || e.name != e.want.Name:
+		return opRegister, false
+	case output != e.output || !e.told:
+		return opUpdate, false
+	case e.want.Alive && (e.forced || !now.Before(e.next)):
+		return opRefresh, e.forced
+	}
+	return opNone, false
+}
+
+// overdue says that the check is not alive, that its TTL was restarted all the
+// same, and that it would have run out by now.
+func (e *entry) overdue(now time.Time) bool {
+	return !e.want.Alive && !e.expires.IsZero() && !now.Before(e.expires)
+}
+
+// goal is the status and output that the agent should hold. A check that is not
+// alive keeps what it has, unless it had to be registered again: then its TTL is
+// counted here.
+func (e *entry) goal(now time.Time) (health.Status, string) {
+	switch {
+	case e.want.Alive:
+		return e.want.Status, e.want.Output
+	case e.overdue(now):
+		return health.Critical, "TTL expired, last output: " + e.want.Output
+	case !e.told:
+		return e.want.Status, e.want.Output
+	}
+	return e.status, e.output
+}
+
+// see takes over what a snapshot shows, and tells whether a check that was
+// there is lost.
+func (e *entry) see(c *catalog.Check) (lost bool) {
+	e.unsure = false
+	if c == nil {
+		lost = e.present
+		e.present, e.told, e.foreign = false, false, false
+		e.status, e.output = health.None, ""
+		return lost
+	}
+	e.foreign = !Ours(c)
+	if e.foreign {
+		e.present = false
+		return false
+	}
+	if !e.present {
+		// found, not made: the output read back may lack what the agent discards,
+		// and is compared only until the first write.
+		e.present, e.told, e.again = true, true, true
+		e.output = c.Output
+	}
+	e.name, e.status = c.Name, health.Status(c.Status)
+	return false
+}
+
+// did takes over a write that the agent acknowledged.
+func (e *entry) did(o op, status health.Status, output, name string, now, next time.Time) {
+	e.failures, e.err, e.retry = 0, nil, time.Time{}
+	switch o {
+	case opDeregister:
+		e.present, e.told = false, false
+		e.status, e.output = health.None, ""
+		return
+	case opRegister:
+		if !e.present {
+			e.status, e.output = status, ""
+		}
+		e.told = false
+		e.present, e.again, e.name = true, false, name
+	default:
+		e.told, e.forced = true, false
+		e.status, e.output = status, output
+		e.next = next
+	}
+	if e.want.Alive {
+		e.beat, e.expires = now, time.Time{}
+	}
+}
+
+// failed notes a write that failed and when it may be tried again.
+func (e *entry) failed(err error, now time.Time) {
+	e.err = err
+	pause := min(retryFirst<<min(e.failures, 16), retryMost)
+	e.failures++
+	e.retry = now.Add(pause/2 + rand.N(pause/2+1))
+}
+
+// refreshAt is the next time after now at which a check is due: every check has
+// its own place in the period, so that refreshes are spread evenly.
+func refreshAt(checkID string, epoch, now time.Time, period time.Duration) time.Time {
+	h := fnv.New64a()
+	h.Write([]byte(checkID))
+	phase := time.Duration(h.Sum64() % uint64(period))
+	since := now.Sub(epoch) - phase
+	passed := since / period
+	if since >= 0 {
+		passed++
+	}
+	return epoch.Add(phase + passed*period)
+}

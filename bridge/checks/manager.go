@@ -1,0 +1,273 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+const (
+	// workers is how many writes are under way at once; with the reads of the
+	// snapshot they stay within four connections.
+	workers = 3
+	// tickEvery is how often the manager looks for refreshes that are due.
+	tickEvery = 100 * time.Millisecond
+	// The pauses of all writes while the agent fails or is away.
+	pauseFirst = 100 * time.Millisecond
+	pauseMost  = 5 * time.Second
+)
+
+// Manager keeps checks as they are wanted. Its methods may be called from any
+// goroutine, and none of them waits for the agent but Run and Flush.
+type Manager struct {
+	config Config
+	epoch  time.Time
+
+	mu   sync.Mutex
+	cond *sync.Cond
+	// stopped says that Run has ended.
+	stopped bool
+	entries map[string]*entry
+	// urgent and lazy are the ids of checks that may need a write.
+	urgent, lazy []string
+	// pause is until when nothing is written, failures how often in a row the
+	// agent failed as a whole.
+	pause    time.Time
+	failures int
+}
+
+// New makes a manager; it writes when Run is called.
+func New(config Config) (*Manager, error) {
+	if config.Agent == nil || config.TTL <= 0 {
+		return nil, errors.New("checks need an agent and a TTL")
+	}
+	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}}
+	m.cond = sync.NewCond(&m.mu)
+	return m, nil
+}
+
+// Set says what a check should be from now on. A check that Withdraw or an
+// orphan's grace was about to remove stays.
+func (m *Manager) Set(w Want) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[w.CheckID]
+	if e == nil {
+		e = &entry{unsure: true} // until a snapshot tells whether it is there
+		m.entries[w.CheckID] = e
+	}
+	revived := w.Alive && !e.want.Alive && e.present && e.orphan.IsZero()
+	e.want, e.withdrawn, e.orphan = w, false, time.Time{}
+	e.forced = e.forced || revived
+	m.consider(w.CheckID, e, time.Now())
+}
+
+// Withdraw removes a check, if it is there and ours.
+func (m *Manager) Withdraw(checkID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[checkID]
+	if e == nil {
+		return
+	}
+	if !e.present && !e.busy {
+		delete(m.entries, checkID)
+		return
+	}
+	e.withdrawn = true
+	m.consider(checkID, e, time.Now())
+}
+
+// Forget drops a check without a word to the agent, which removed it along with
+// its service.
+func (m *Manager) Forget(checkID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, checkID)
+}
+
+// Reregister registers every check once again: the agent writes to the catalog
+// with the token that a check was registered with (facts/consul.md 3).
+func (m *Manager) Reregister() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, e := range m.entries {
+		e.again = e.present
+		e.failures, e.retry = 0, time.Time{}
+		m.consider(id, e, time.Now())
+	}
+}
+
+// Reconfigure changes the TTL, which every check then gets, and the orphans'
+// grace.
+func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {
+	m.mu.Lock()
+	changed := ttl != m.config.TTL
+	m.config.TTL, m.config.OrphanGrace = ttl, orphanGrace
+	m.mu.Unlock()
+	if changed {
+		m.Reregister()
+	}
+}
+
+// Sync compares every check with a snapshot of the agent: what is lost is
+// registered again, what is ours and wanted by nobody becomes an orphan. Wants
+// that follow from the same snapshot have to be set before.
+func (m *Manager) Sync(snap *catalog.Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for id, e := range m.entries {
+		if e.busy || !snap.ReadAt.After(e.touched) {
+			continue
+		}
+		lost := e.see(snap.Checks[id])
+		switch {
+		case e.withdrawn && !e.present:
+			delete(m.entries, id)
+			continue
+		case lost:
+			m.config.Metrics.CheckLost()
+			m.config.Logger.Info("check is lost, registering it again", "check_id", id)
+			if !e.want.Alive {
+				e.expires = e.beat.Add(m.config.TTL)
+			}
+		}
+		m.consider(id, e, now)
+	}
+	for id, c := range snap.Checks {
+		if m.entries[id] == nil && Ours(c) {
+			m.addOrphan(c, now)
+		}
+	}
+	if m.failures > 0 {
+		m.pause = now
+	}
+	m.cond.Broadcast()
+}
+
+// addOrphan keeps a check as it is for as long as an orphan's grace.
+func (m *Manager) addOrphan(c *catalog.Check, now time.Time) {
+	e := &entry{orphan: now, want: Want{
+		CheckID: c.ID, ServiceID: c.ServiceID, Name: c.Name,
+		Status: health.Status(c.Status), Output: c.Output, Alive: true,
+	}}
+	e.see(c)
+	m.entries[c.ID] = e
+	m.config.Logger.Info("check of ours that no probe explains, keeping it for a while", "check_id", c.ID, "grace", m.config.OrphanGrace)
+	m.consider(c.ID, e, now)
+}
+
+// States tells what is known of each check.
+func (m *Manager) States() map[string]State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[string]State, len(m.entries))
+	for id, e := range m.entries {
+		out[id] = State{Status: e.status, Output: e.output, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err}
+	}
+	return out
+}
+
+// consider puts a check into the queue that it belongs to now, if any.
+func (m *Manager) consider(id string, e *entry, now time.Time) {
+	o, urgent := e.need(now)
+	switch {
+	case o == opNone:
+		return
+	case urgent && e.queued < urgently:
+		e.queued = urgently
+		m.urgent = append(m.urgent, id)
+	case !urgent && e.queued < lazily:
+		e.queued = lazily
+		m.lazy = append(m.lazy, id)
+	}
+	m.cond.Signal()
+}
+
+// Run writes until ctx ends, and then returns nil.
+func (m *Manager) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range workers {
+		group.Go(func() error { m.work(ctx); return nil })
+	}
+	group.Go(func() error { m.tick(ctx); return nil })
+	return group.Wait()
+}
+
+// tick looks for what time alone makes due, until ctx ends; then it wakes the
+// workers for the last time.
+func (m *Manager) tick(ctx context.Context) {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.mu.Lock()
+			m.stopped = true
+			m.cond.Broadcast()
+			m.mu.Unlock()
+			return
+		case <-ticker.C:
+			m.scan(time.Now())
+		}
+	}
+}
+
+func (m *Manager) scan(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, e := range m.entries {
+		if !e.orphan.IsZero() && !e.withdrawn && !now.Before(e.orphan.Add(m.config.OrphanGrace)) {
+			e.withdrawn = true
+			m.config.Logger.Info("removing a check of ours that no probe explains", "check_id", id)
+		}
+		m.consider(id, e, now)
+	}
+	m.cond.Broadcast()
+}
+
+// Flush refreshes every check that is alive once, and returns when this and all
+// other writes are done, or ctx ends.
+func (m *Manager) Flush(ctx context.Context) error {
+	m.mu.Lock()
+	for id, e := range m.entries {
+		e.forced = e.want.Alive && e.present && !e.foreign
+		m.consider(id, e, time.Now())
+	}
+	m.mu.Unlock()
+	for !m.idle() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// idle says that no check needs a write.
+func (m *Manager) idle() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if o, _ := e.need(time.Now()); o != opNone || e.busy {
+			return false
+		}
+	}
+	return true
+}
+
+// pauseFor makes all writes wait after the agent failed as a whole.
+func (m *Manager) pauseFor(now time.Time) {
+	pause := min(pauseFirst<<min(m.failures, 16), pauseMost)
+	m.failures++
+	m.pause = now.Add(pause/2 + rand.N(pause/2+1))
+}

@@ -1,0 +1,204 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+// writeTimeout bounds one write. The agent holds its lock for 15 s and more
+// when its servers hang (facts/consul.md 0.9).
+const writeTimeout = 15 * time.Second
+
+// job is one write, decided and not yet done.
+type job struct {
+	id     string
+	entry  *entry
+	op     op
+	want   Want
+	status health.Status
+	output string
+	ttl    time.Duration
+	// turns says that the write changes the check's status.
+	turns bool
+}
+
+// work writes one check after the other until ctx ends.
+func (m *Manager) work(ctx context.Context) {
+	for {
+		j, ok := m.next()
+		if !ok {
+			return
+		}
+		start := time.Now()
+		err := m.write(ctx, j)
+		if ctx.Err() != nil {
+			return // what became of the write is the next daemon's matter
+		}
+		m.done(j, err, start)
+	}
+}
+
+// next waits for a check that needs a write, and decides which. It returns
+// false when the manager has stopped.
+func (m *Manager) next() (job, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		if m.stopped {
+			return job{}, false
+		}
+		now := time.Now()
+		if j, ok := m.take(now); ok {
+			return j, true
+		}
+		m.cond.Wait()
+	}
+}
+
+// take decides on the next write, urgent ones first.
+func (m *Manager) take(now time.Time) (job, bool) {
+	if now.Before(m.pause) {
+		return job{}, false
+	}
+	for {
+		id, from := m.pop()
+		if from == nowhere {
+			return job{}, false
+		}
+		e := m.entries[id]
+		if e == nil || e.queued != from {
+			continue
+		}
+		e.queued = nowhere
+		if o, _ := e.need(now); o != opNone {
+			return m.start(id, e, o, now), true
+		}
+	}
+}
+
+// pop takes the next id from the queues, and tells which one it waited in.
+func (m *Manager) pop() (id string, from queue) {
+	switch {
+	case len(m.urgent) > 0:
+		id, m.urgent = m.urgent[0], m.urgent[1:]
+		return id, urgently
+	case len(m.lazy) > 0:
+		id, m.lazy = m.lazy[0], m.lazy[1:]
+		return id, lazily
+	}
+	return "", nowhere
+}
+
+func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
+	e.busy = true
+	if o == opRegister && !e.want.Alive && e.expires.IsZero() && !e.beat.IsZero() {
+		e.expires = e.beat.Add(m.config.TTL)
+	}
+	status, output := e.goal(now)
+	return job{
+		id: id, entry: e, op: o, want: e.want, status: status, output: output, ttl: m.config.TTL,
+		turns: status != e.status && (o == opUpdate || o == opRegister && !e.present),
+	}
+}
+
+// write does a job within its bound of time.
+func (m *Manager) write(ctx context.Context, j job) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	switch j.op {
+	case opRegister:
+		return m.config.Agent.Register(ctx, Registration{
+			CheckID: j.id, ServiceID: j.want.ServiceID, Name: j.want.Name, Notes: notes, TTL: j.ttl, Status: j.status,
+		})
+	case opDeregister:
+		return m.config.Agent.Deregister(ctx, j.id)
+	}
+	return m.config.Agent.Update(ctx, j.id, j.status, j.output)
+}
+
+// done takes over how a job ended.
+func (m *Manager) done(j job, err error, start time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.count(j.op, result(err), now.Sub(start))
+	e := j.entry
+	e.busy, e.touched = false, now
+	if err == nil {
+		m.failures = 0
+		m.succeeded(j, now)
+	} else {
+		m.failed(j, err, now)
+	}
+	if m.entries[j.id] == e {
+		m.consider(j.id, e, now)
+	}
+}
+
+// count tells the metrics of a write; a refresh is an update.
+func (m *Manager) count(o op, result string, d time.Duration) {
+	if o == opRefresh {
+		o = opUpdate
+		if result == "ok" {
+			m.config.Metrics.Refreshed()
+		}
+	}
+	m.config.Metrics.CheckWrite(string(o), result, d)
+}
+
+func (m *Manager) succeeded(j job, now time.Time) {
+	e := j.entry
+	e.did(j.op, j.status, j.output, j.want.Name, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
+	if j.op == opDeregister {
+		if e.withdrawn && m.entries[j.id] == e {
+			delete(m.entries, j.id)
+		}
+		return
+	}
+	if j.turns {
+		m.config.Metrics.Transition(string(j.status))
+		if !j.want.ReportedAt.IsZero() {
+			m.config.Metrics.WriteDelay(now.Sub(j.want.ReportedAt))
+		}
+		m.config.Logger.Info("check changed", "check_id", j.id, "status", j.status, "output", j.output)
+	}
+}
+
+func (m *Manager) failed(j job, err error, now time.Time) {
+	e := j.entry
+	if e.err == nil || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied) {
+		m.config.Logger.Warn("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
+	}
+	e.failed(err, now)
+	switch {
+	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
+		e.did(j.op, health.None, "", "", now, now)
+		if e.withdrawn && m.entries[j.id] == e {
+			delete(m.entries, j.id)
+		}
+	case errors.Is(err, ErrUnknown):
+		e.unsure, e.retry = true, time.Time{}
+		m.config.ReadAgain()
+	case errors.Is(err, ErrDenied):
+	default:
+		m.pauseFor(now)
+	}
+}
+
+// result names how a write ended, for metrics.
+func result(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrUnknown):
+		return "gone"
+	case errors.Is(err, ErrDenied):
+		return "denied"
+	case errors.Is(err, ErrAway):
+		return "away"
+	}
+	return "error"
+}

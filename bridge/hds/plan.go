@@ -1,0 +1,104 @@
+package hds
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/ryanuber/go-glob"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// Kind is what an Envoy is to the bridge.
+type Kind string
+
+// The kinds of observers. Unknown ones get an empty specifier.
+const (
+	SidecarEnvoy Kind = "sidecar"
+	NodeEnvoy    Kind = "node"
+	UnknownEnvoy Kind = "unknown"
+)
+
+// sidecarSuffix ends the ids of the sidecars that Consul and Nomad register.
+const sidecarSuffix = "-sidecar-proxy"
+
+// PlanConfig is what a plan is made of, beside a snapshot and its probes.
+type PlanConfig struct {
+	// NodeIDs are globs of the node ids that are node Envoys.
+	NodeIDs []string
+	// Namespace and Partition are those the daemon serves; empty is default.
+	Namespace, Partition string
+	// ReportInterval is the pause between two reports of an Envoy.
+	ReportInterval time.Duration
+}
+
+// Plan says what each Envoy is to probe. It is immutable.
+type Plan struct {
+	config  PlanConfig
+	proxies map[string]bool
+	sidecar map[string][]*probe.Probe
+	node    []*probe.Probe
+}
+
+// NewPlan makes the plan for the probes that were derived from a snapshot.
+// The probes have to be in order, and keep it.
+func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *Plan {
+	p := &Plan{config: config, proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}}
+	for id, inst := range snap.Instances {
+		if inst.Kind == catalog.KindConnectProxy {
+			p.proxies[id] = true
+		}
+	}
+	for _, pr := range probes {
+		for _, id := range pr.Sidecars {
+			p.sidecar[id] = append(p.sidecar[id], pr)
+		}
+		if pr.ByNode {
+			p.node = append(p.node, pr)
+		}
+	}
+	return p
+}
+
+// assign tells what an Envoy is and what it is to probe, by the node it names.
+func (p *Plan) assign(node *corev3.Node) (Kind, []*probe.Probe) {
+	id := node.GetId()
+	switch {
+	case id == "" || !p.serves(node):
+		return UnknownEnvoy, nil
+	case p.proxies[id]:
+		return SidecarEnvoy, p.sidecar[id]
+	case p.isNode(id):
+		return NodeEnvoy, p.node
+	}
+	return UnknownEnvoy, nil
+}
+
+// serves says whether the node is of the namespace and partition that the
+// daemon serves, as far as its metadata tells.
+func (p *Plan) serves(node *corev3.Node) bool {
+	fields := node.GetMetadata().GetFields()
+	return same(fields["namespace"].GetStringValue(), p.config.Namespace) &&
+		same(fields["partition"].GetStringValue(), p.config.Partition)
+}
+
+// same says whether an Envoy's namespace or partition is ours. An Envoy that
+// names none has a bootstrap that Consul did not write, and is nobody else's;
+// an empty one of ours is the default one.
+func same(theirs, ours string) bool {
+	return theirs == "" || theirs == cmp.Or(ours, "default")
+}
+
+// isNode says whether an id is a node Envoy's. A sidecar that is not registered
+// yet must not be taken for one by a wide glob.
+func (p *Plan) isNode(id string) bool {
+	for _, g := range p.config.NodeIDs {
+		if g == id || !strings.HasSuffix(id, sidecarSuffix) && glob.Glob(g, id) {
+			return true
+		}
+	}
+	return false
+}

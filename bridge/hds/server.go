@@ -1,0 +1,291 @@
+// Package hds serves Envoy's Health Discovery Service: it tells each Envoy what
+// to probe and keeps what each said last. It knows probes and registrations,
+// but nothing of Consul's checks or of what a report means for them.
+package hds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// maxMessage bounds a message of an Envoy: 5,000 endpoints are 686 kB
+// (facts/envoy-hds.md 0.21).
+const maxMessage = 32 << 20
+
+// Metrics is what the server tells of itself.
+type Metrics interface {
+	// StreamRefused counts a stream that was not let in.
+	StreamRefused(reason string)
+	// StreamOpened and StreamEnded count streams.
+	StreamOpened()
+	StreamEnded()
+	// ReportChanged, ReportUnchanged and ReportInvalid count reports.
+	ReportChanged()
+	ReportUnchanged()
+	ReportInvalid()
+	// SpecifierSent counts a specifier that was written to a stream.
+	SpecifierSent()
+	// GuardDropped counts clusters that the last guard left out.
+	GuardDropped(n int)
+}
+
+// Config is what a server needs.
+type Config struct {
+	// Listen are unix:// paths and host:port addresses.
+	Listen []string
+	// SocketMode is the mode of unix sockets, SocketGID their group; negative
+	// leaves the group alone.
+	SocketMode uint32
+	SocketGID  int
+	// MaxStreams bounds the open streams.
+	MaxStreams int
+	Logger     hclog.Logger
+	Metrics    Metrics
+	// Options are further options of the gRPC server, such as interceptors.
+	Options []grpc.ServerOption
+	// Register, if set, is called with the gRPC server before it serves.
+	Register func(*grpc.Server)
+}
+
+// Server serves HDS. Its methods may be called from any goroutine.
+type Server struct {
+	healthv3.UnimplementedHealthDiscoveryServiceServer
+
+	config Config
+	plan   atomic.Pointer[Plan]
+	// done is closed when the streams are to end.
+	done chan struct{}
+	// updates holds a signal as long as there is news.
+	updates chan struct{}
+
+	mu       sync.Mutex
+	admitted int
+	next     uint64
+	// sessions are the open streams, the oldest first. The slice is replaced, never
+	// written to.
+	sessions []*open
+	dirty    map[string]bool
+	waiting  map[string]error
+}
+
+// open is an open stream: its state and how to wake its handler.
+type open struct {
+	session *session
+	wake    func()
+}
+
+// New makes a server; it listens when Run is called.
+func New(config Config) (*Server, error) {
+	if len(config.Listen) == 0 {
+		return nil, errors.New("no address to listen on")
+	}
+	return &Server{
+		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
+		dirty: map[string]bool{}, waiting: map[string]error{},
+	}, nil
+}
+
+// Run listens and serves until ctx ends; then it ends the streams and returns
+// nil. It returns an error if it cannot listen.
+func (s *Server) Run(ctx context.Context) error {
+	g := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}, s.config.Options...)...)
+	healthv3.RegisterHealthDiscoveryServiceServer(g, s)
+	if s.config.Register != nil {
+		s.config.Register(g)
+	}
+	return s.serve(ctx, g)
+}
+
+// SetPlan tells the server what each Envoy is to probe from now on. No stream
+// is sent anything before the first plan.
+func (s *Server) SetPlan(p *Plan) {
+	s.plan.Store(p)
+	for _, o := range s.all() {
+		o.wake()
+	}
+}
+
+// Updates holds a signal whenever TakeNews has something.
+func (s *Server) Updates() <-chan struct{} { return s.updates }
+
+// TakeNews returns the checks whose observations have changed, or came closer
+// to counting, since the last call.
+func (s *Server) TakeNews() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.dirty))
+	for id := range s.dirty {
+		out = append(out, id)
+	}
+	clear(s.dirty)
+	return out
+}
+
+// Observations tells what the streams that are to observe a probe have said of
+// it, in order of their age.
+func (s *Server) Observations(p *probe.Probe) []Observation {
+	var out []Observation
+	for _, o := range s.all() {
+		if o.session.observes(p) {
+			out = append(out, o.session.observation(p))
+		}
+	}
+	return out
+}
+
+// observes says whether the stream is to observe the probe.
+func (s *session) observes(p *probe.Probe) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kind == NodeEnvoy {
+		return p.ByNode
+	}
+	return s.kind == SidecarEnvoy && slices.Contains(p.Sidecars, s.identity.node.GetId())
+}
+
+// all lists the open streams, the oldest first; the list is not to be written
+// to.
+func (s *Server) all() []*open {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions
+}
+
+func (s *Server) admit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.admitted >= s.config.MaxStreams {
+		return false
+	}
+	s.admitted++
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admitted--
+}
+
+// open adds a stream.
+func (s *Server) open(ident identity, peer string, wake func()) *session {
+	s.mu.Lock()
+	s.next++
+	ses := newSession(s.next, ident, peer, time.Now())
+	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, wake: wake})
+	s.mu.Unlock()
+
+	if plan := s.plan.Load(); plan != nil {
+		ses.differs(plan) // learns what the Envoy is
+		s.news(plan.checksOf(ident))
+	}
+	s.config.Metrics.StreamOpened()
+	s.config.Logger.Info("stream opened", "node_id", ident.node.GetId(), "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)
+	return ses
+}
+
+// close removes a stream. What it said is forgotten; what was made of it is not.
+func (s *Server) close(ses *session, cause error) {
+	s.mu.Lock()
+	s.sessions = slices.DeleteFunc(slices.Clone(s.sessions), func(o *open) bool { return o.session == ses })
+	s.mu.Unlock()
+	if plan := s.plan.Load(); plan != nil {
+		s.news(plan.checksOf(ses.identity))
+	}
+	s.config.Metrics.StreamEnded()
+	s.config.Logger.Info("stream ended", "node_id", ses.identity.node.GetId(), "stream", ses.id, "cause", cause)
+}
+
+// checksOf lists the checks that an Envoy is to observe.
+func (p *Plan) checksOf(ident identity) []string {
+	_, probes := p.assign(ident.node)
+	ids := make([]string, len(probes))
+	for i, pr := range probes {
+		ids[i] = pr.CheckID
+	}
+	return ids
+}
+
+// news notes checks for TakeNews.
+func (s *Server) news(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, id := range ids {
+		s.dirty[id] = true
+	}
+	s.mu.Unlock()
+	select {
+	case s.updates <- struct{}{}:
+	default:
+	}
+}
+
+// Stream describes an open stream.
+type Stream struct {
+	ID     uint64
+	NodeID string
+	Kind   Kind
+	Peer   string
+	// Envoy is the Envoy's version, empty if it did not say.
+	Envoy string
+	// Applied says that the newest report echoes the newest specifier in full;
+	// otherwise Unapplied is since when it does not.
+	Applied   bool
+	Unapplied time.Time
+	// Probes is the number of clusters in the newest specifier.
+	Probes int
+	// LastReport is zero before the first.
+	LastReport time.Time
+	// Dropped are the clusters that the last guard refused, with the reason.
+	Dropped map[string]error
+}
+
+// Streams describes the open streams, the oldest first.
+func (s *Server) Streams() []Stream {
+	all := s.all()
+	out := make([]Stream, len(all))
+	for i, o := range all {
+		out[i] = o.session.info()
+	}
+	return out
+}
+
+func (s *session) info() Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stream{
+		ID: s.id, NodeID: s.identity.node.GetId(), Kind: s.kind, Peer: s.peer, Envoy: s.identity.version,
+		Applied: s.specified && s.unapplied.IsZero(), Unapplied: s.unapplied,
+		Probes: len(s.order), LastReport: s.lastReport, Dropped: s.dropped,
+	}
+}
+
+// Ready returns nil when every address is listened on, else what is missing.
+func (s *Server) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.waiting {
+		return fmt.Errorf("listening for Envoys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package hds
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// session is the state of one stream: what its Envoy was sent, and what it said
+// of it. It knows nothing of gRPC and never blocks.
+type session struct {
+	id       uint64
+	identity identity
+	peer     string
+	opened   time.Time
+
+	mu   sync.Mutex
+	kind Kind
+	// endpoints are the clusters of the newest specifier, by name; order is their
+	// order in it.
+	endpoints map[string]*endpoint
+	order     []string
+	interval  time.Duration
+	// specified says that there was a specifier at all.
+	specified bool
+	// leaving are clusters that were withdrawn and may still be echoed. None of
+	// them is sent again before a report has shown it gone: an echo of the old
+	// one would be taken for the new one.
+	leaving map[string]bool
+	// dropped are the probes that the guard refused, with the reason.
+	dropped map[string]error
+
+	// reports counts the reports; the newest came at lastReport.
+	reports    uint64
+	lastReport time.Time
+	// unapplied is since when the newest specifier awaits its echo, zero when it
+	// was echoed in full.
+	unapplied time.Time
+	// decoded is the number of the newest report that was decoded; foreign is the
+	// number of clusters in it that are not in the newest specifier.
+	decoded uint64
+	foreign int
+	// reread makes the next report be decoded even if it equals the last.
+	reread bool
+	// unsettled are the endpoints whose bad news does not count yet: each report
+	// brings it closer.
+	unsettled map[string]*endpoint
+}
+
+// endpoint is the one endpoint of one of our clusters, as one stream sees it.
+type endpoint struct {
+	probe   *probe.Probe
+	message *healthv3.ClusterHealthCheck
+	// quiet is how many reports after the first echo bad news may have to wait.
+	quiet uint64
+
+	echoed    bool
+	firstEcho uint64
+	// seen is the number of the report that echoed the cluster last.
+	seen uint64
+	// answer is the last status that was an answer; live says that the newest
+	// report holds one, else at is when the last one came.
+	answer  sighting
+	answers bool
+	live    bool
+	at      time.Time
+	healthy bool
+}
+
+func newSession(id uint64, ident identity, peer string, now time.Time) *session {
+	return &session{
+		id: id, identity: ident, peer: peer, opened: now, kind: UnknownEnvoy,
+		endpoints: map[string]*endpoint{}, leaving: map[string]bool{}, unsettled: map[string]*endpoint{},
+	}
+}
+
+// differs says whether the plan asks for another specifier than the newest.
+func (s *session) differs(p *Plan) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var probes []*probe.Probe
+	s.kind, probes = p.assign(s.identity.node)
+	if !s.specified || s.interval != p.config.ReportInterval {
+		return true
+	}
+	want := make([]string, 0, len(probes))
+	for _, pr := range probes {
+		if !s.leaving[pr.Cluster] && s.dropped[pr.Cluster] == nil {
+			want = append(want, pr.Cluster)
+		}
+	}
+	return !slices.Equal(want, s.order)
+}
+
+// commit takes the plan over and returns the specifier to send for it, and the
+// probes that its last guard refused.
+func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier, map[string]error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var probes []*probe.Probe
+	s.kind, probes = p.assign(s.identity.node)
+	s.interval, s.specified, s.reread = p.config.ReportInterval, true, true
+
+	old := s.endpoints
+	s.endpoints = make(map[string]*endpoint, len(probes))
+	s.order, s.dropped = nil, nil
+	clusters := make([]*healthv3.ClusterHealthCheck, 0, len(probes))
+	for _, pr := range probes {
+		ep, err := s.endpointFor(pr, old[pr.Cluster])
+		if err != nil {
+			s.drop(pr.Cluster, err)
+		}
+		if ep == nil {
+			continue
+		}
+		s.endpoints[pr.Cluster] = ep
+		s.order = append(s.order, pr.Cluster)
+		clusters = append(clusters, ep.message)
+	}
+	for name := range old {
+		if s.endpoints[name] == nil {
+			s.leaving[name] = true
+			delete(s.unsettled, name)
+		}
+	}
+	s.noteApplied(now, true)
+	return specifier(clusters, s.interval), s.dropped
+}
+
+// endpointFor is the endpoint of a probe: the one there was, or a new one. It
+// is nil while an older cluster of the name may still be echoed.
+func (s *session) endpointFor(pr *probe.Probe, old *endpoint) (*endpoint, error) {
+	if s.leaving[pr.Cluster] || s.endpoints[pr.Cluster] != nil {
+		return nil, nil
+	}
+	quiet := uint64(probe.Grace(pr.Settings) / s.interval)
+	if old != nil {
+		old.probe, old.quiet = pr, quiet
+		return old, nil
+	}
+	m := buildCluster(pr)
+	if err := guard(m); err != nil {
+		return nil, err
+	}
+	return &endpoint{probe: pr, message: m, quiet: quiet}, nil
+}
+
+func (s *session) drop(cluster string, err error) {
+	if s.dropped == nil {
+		s.dropped = map[string]error{}
+	}
+	s.dropped[cluster] = err
+}
+
+// report takes the newest report in. It returns the check ids whose observation
+// changed, or came closer to counting; and whether a cluster that was held back
+// may be sent now.
+func (s *session) report(f *frame, now time.Time) (dirty []string, freed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.lastReport
+	if !f.equal || s.reread {
+		m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
+		if err := proto.Unmarshal(f.last, m); err != nil {
+			return nil, false, fmt.Errorf("decoding a report: %w", err)
+		}
+		if m.GetHealthCheckRequest() != nil {
+			return nil, false, fmt.Errorf("a second health check request on one stream")
+		}
+		dirty, freed = s.fold(m.GetEndpointHealthResponse(), last)
+	}
+	s.reports, s.lastReport = s.reports+1, now
+	if !f.equal || s.reread {
+		s.noteApplied(now, false)
+	}
+	s.reread = false
+	return append(dirty, s.settle()...), freed, nil
+}
+
+// fold compares a report with what the endpoints are known to be. last is when
+// the report before it came.
+func (s *session) fold(m *healthv3.EndpointHealthResponse, last time.Time) (dirty []string, freed bool) {
+	number := s.reports + 1
+	s.decoded = number
+	echoed := make(map[string]bool, len(s.leaving))
+	s.foreign = 0
+	for _, c := range m.GetClusterEndpointsHealth() {
+		ep := s.endpoints[c.ClusterName]
+		if ep == nil {
+			echoed[c.ClusterName] = true
+			s.foreign++
+			continue
+		}
+		if ep.take(c, number, last) {
+			dirty = append(dirty, ep.probe.CheckID)
+		}
+		if ep.firstEcho == number {
+			s.unsettled[c.ClusterName] = ep
+		}
+	}
+	for _, ep := range s.endpoints {
+		if ep.seen != number && ep.fall(last) {
+			dirty = append(dirty, ep.probe.CheckID)
+		}
+	}
+	for name := range s.leaving {
+		if !echoed[name] {
+			delete(s.leaving, name)
+			freed = true
+		}
+	}
+	return dirty, freed
+}
+
+// take notes what report number says of the endpoint, and tells whether it is
+// anything new.
+func (e *endpoint) take(c *healthv3.ClusterEndpointsHealth, number uint64, last time.Time) bool {
+	fresh := !e.echoed
+	if fresh {
+		e.echoed, e.firstEcho = true, number
+	}
+	e.seen = number
+	got, ok := single(c)
+	if !ok || !isAnswer(got.status) {
+		return e.fall(last) || fresh
+	}
+	changed := fresh || !e.live || got != e.answer
+	e.answer, e.answers, e.live = got, true, true
+	e.healthy = e.healthy || got.status == corev3.HealthStatus_HEALTHY
+	return changed
+}
+
+// fall ends the endpoint's word: the newest report holds no answer. The last
+// one stands with its time.
+func (e *endpoint) fall(last time.Time) bool {
+	if !e.live {
+		return false
+	}
+	e.live, e.at = false, last
+	return true
+}
+
+// settle lists the checks of the endpoints whose bad news came a report closer
+// to counting, and lets go of those for which nothing is left to wait for.
+func (s *session) settle() (dirty []string) {
+	for name, ep := range s.unsettled {
+		if !ep.healthy && ep.live {
+			dirty = append(dirty, ep.probe.CheckID)
+		}
+		if ep.healthy || s.reports-ep.firstEcho > ep.quiet {
+			delete(s.unsettled, name)
+		}
+	}
+	return dirty
+}
+
+// noteApplied compares the newest specifier with the newest report.
+func (s *session) noteApplied(now time.Time, sent bool) {
+	applied := s.reports > 0 && s.foreign == 0 && len(s.leaving) == 0
+	for _, ep := range s.endpoints {
+		applied = applied && ep.echoed && ep.seen == s.decoded
+	}
+	switch {
+	case applied:
+		s.unapplied = time.Time{}
+	case sent || s.unapplied.IsZero():
+		s.unapplied = now
+	}
+}
+
+// Observation is what a stream has said of a probe so far.
+type Observation struct {
+	NodeID string
+	// Stream tells streams apart: a newer stream has a higher number.
+	Stream uint64
+	// Answered is false as long as no report held an answer for the probe; then
+	// only NodeID and Stream mean anything.
+	Answered bool
+	// Status is the last status that was an answer.
+	Status corev3.HealthStatus
+	// Code is the HTTP status code that came with it; 0 when there was none, or
+	// this Envoy's codes cannot be trusted.
+	Code int
+	// Reports is how many reports came after the first that echoed the probe.
+	Reports int
+	// WasHealthy says that the endpoint has been healthy on this stream.
+	WasHealthy bool
+	// At is when the last report came that held an answer.
+	At time.Time
+}
+
+// observation is what the stream has said of a probe, and whether it is to
+// observe it at all.
+func (s *session) observation(p *probe.Probe) Observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := Observation{NodeID: s.identity.node.GetId(), Stream: s.id}
+	ep := s.endpoints[p.Cluster]
+	if ep == nil || !ep.answers {
+		return o
+	}
+	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer.status, ep.healthy, ep.at
+	o.Reports = int(s.reports - ep.firstEcho)
+	if s.identity.codes {
+		o.Code = ep.answer.code
+	}
+	if ep.live {
+		o.At = s.lastReport
+	}
+	return o
+}

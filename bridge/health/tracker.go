@@ -1,0 +1,255 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxOutput bounds an output in bytes. The agent cuts far longer ones, but in
+// the middle of a rune (facts/consul.md 1.2).
+const maxOutput = 1024
+
+// Tracker holds one probe's verdict through the time. It is not safe for
+// concurrent use.
+type Tracker struct {
+	def    Definition
+	policy Policy
+	// base is when the clock of the adoption deadline started: the daemon's start
+	// or, if later, the instance's appearance.
+	base time.Time
+
+	status Status
+	output string
+	since  time.Time
+
+	// last is when the last answer that counted came, zero before the first.
+	last time.Time
+	// adopted says that the check was found, not made.
+	adopted bool
+	// awaiting says that an answer is awaited anew: of a new stream, or to a new
+	// definition.
+	awaiting bool
+	// silent says that no observer has a fresh word.
+	silent bool
+	stale  bool
+	// streams is the newest stream seen.
+	streams uint64
+	// recovering is since when an endpoint in warning has been seen with an
+	// expected code.
+	recovering time.Time
+}
+
+// NewTracker starts to track a probe without a check. base is the daemon's
+// start or, if later, the moment the probe's instance appeared.
+func NewTracker(def Definition, policy Policy, base time.Time) *Tracker {
+	return &Tracker{def: def, policy: policy, base: base}
+}
+
+// Adopt takes over an existing check: its status and output stand until the
+// first answer. It does nothing once the probe has a status.
+func (t *Tracker) Adopt(now time.Time, status Status, output string) {
+	if t.status != None {
+		return
+	}
+	t.adopted = true
+	t.set(now, status, output)
+}
+
+// Appear gives an instance that appears while the daemon runs its initial
+// status. It does nothing once the probe has a status, or if the policy wants
+// none.
+func (t *Tracker) Appear(now time.Time, observer string) {
+	if t.status != None || t.policy.InitialStatus == None {
+		return
+	}
+	t.set(now, t.policy.InitialStatus, fmt.Sprintf("%s: awaiting the first answer of %s", t.def.Subject, observer))
+}
+
+// Redefine tells that the probe has another definition or policy. The status
+// stands; a definition that asks something new awaits its own answer.
+func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
+	t.def, t.policy = def, policy
+	if anew {
+		t.awaiting, t.recovering = true, time.Time{}
+	}
+}
+
+// Evaluate folds the observations of all open streams that are to observe the
+// probe, also of those that have not answered, and returns the verdict as of
+// now. It has to be called when one of them changes, and at the time it returns
+// as next at the latest (zero: nothing changes by time alone).
+func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict, next time.Time) {
+	for _, o := range observations {
+		if o.Stream > t.streams {
+			t.streams, t.awaiting = o.Stream, true
+		}
+	}
+	fresh := t.fresh(now, observations)
+	t.silent = len(fresh) == 0
+	if !t.silent {
+		t.fold(now, fresh)
+		t.awaiting = slices.ContainsFunc(observations, func(o Observation) bool {
+			return !o.Counts(t.def.Grace, t.policy.ReportInterval)
+		})
+	} else if !now.Before(t.deadline()) {
+		t.stale = true
+	}
+	return t.verdict(now), t.next(now)
+}
+
+// fresh picks the observations that count and are recent: of each observer the
+// one of its newest stream that has a word.
+func (t *Tracker) fresh(now time.Time, observations []Observation) []Observation {
+	var out []Observation
+	for _, o := range observations {
+		if !o.Counts(t.def.Grace, t.policy.ReportInterval) || !now.Before(o.At.Add(t.policy.StaleAfter)) {
+			continue
+		}
+		i := slices.IndexFunc(out, func(p Observation) bool { return p.Observer == o.Observer })
+		switch {
+		case i < 0:
+			out = append(out, o)
+		case out[i].Stream < o.Stream:
+			out[i] = o
+		}
+	}
+	slices.SortFunc(out, func(a, b Observation) int { return cmp.Compare(a.Observer, b.Observer) })
+	return out
+}
+
+// fold takes over the worst of the fresh observations.
+func (t *Tracker) fold(now time.Time, fresh []Observation) {
+	first := t.last.IsZero() || t.adopted
+	var worst Observation
+	status, recovering := None, false
+	for _, o := range fresh {
+		s, r := t.statusOf(now, o)
+		recovering = recovering || r
+		if s.worse(status) {
+			status, worst = s, o
+		}
+		if o.At.After(t.last) {
+			t.last = o.At
+		}
+	}
+	if !recovering {
+		t.recovering = time.Time{}
+	}
+	t.adopted, t.stale = false, false
+	if status != t.status || first {
+		t.set(now, status, t.describe(worst))
+	}
+}
+
+// statusOf is the status that one observation calls for. HTTP 429 is a warning,
+// as in Consul's own HTTP check; an endpoint in warning that answers with an
+// expected code is on its way to healthy, unless it stays so for too long.
+func (t *Tracker) statusOf(now time.Time, o Observation) (s Status, recovering bool) {
+	switch {
+	case o.Answer == Healthy:
+		return Passing, false
+	case o.Answer == Degraded:
+		return Warning, false
+	case o.Answer != Unhealthy || t.def.Expects == nil || o.Code == 0:
+		return Critical, false
+	case o.Code == 429:
+		return Warning, false
+	case t.status != Warning || !t.def.Expects(o.Code):
+		return Critical, false
+	}
+	if t.recovering.IsZero() {
+		t.recovering = now
+	}
+	if now.Before(t.recovering.Add(t.def.Recovery)) {
+		return Warning, true
+	}
+	return Critical, true
+}
+
+// describe is the output for an observation: what is probed, by whom, and what
+// was seen. A code that the probe expects is that of a later, good probe, and
+// says nothing of a failure (facts/envoy-hds.md 0.17).
+func (t *Tracker) describe(o Observation) string {
+	seen := o.Answer.String()
+	if o.Answer == Unhealthy && o.Code != 0 && t.def.Expects != nil && !t.def.Expects(o.Code) {
+		seen += fmt.Sprintf(", HTTP %d", o.Code)
+	}
+	return fmt.Sprintf("%s: %s, says Envoy %s", t.def.Subject, seen, o.Observer)
+}
+
+func (t *Tracker) set(now time.Time, status Status, output string) {
+	if status != t.status {
+		t.since = now
+	}
+	t.status, t.output = status, cut(output)
+}
+
+// deadline is when silence makes the probe stale.
+func (t *Tracker) deadline() time.Time {
+	if t.last.IsZero() || t.awaiting {
+		base := t.base
+		if t.last.After(base) {
+			base = t.last
+		}
+		return base.Add(max(t.policy.AdoptTimeout, t.def.Grace+2*t.policy.ReportInterval))
+	}
+	return t.last.Add(t.policy.StaleAfter)
+}
+
+// next is when time alone changes the verdict.
+func (t *Tracker) next(now time.Time) time.Time {
+	var next time.Time
+	if !t.stale {
+		next = t.deadline()
+	}
+	if end := t.recovering.Add(t.def.Recovery); !t.recovering.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
+		next = end
+	}
+	return next
+}
+
+// verdict is the state as the check should show it.
+func (t *Tracker) verdict(now time.Time) Verdict {
+	v := Verdict{Phase: t.phase(), Status: t.status, Output: t.output, Since: t.since, Alive: t.status != None, Overdue: t.stale}
+	if v.Phase != Stale {
+		return v
+	}
+	switch t.policy.OnStale {
+	case Expire:
+		v.Alive = false
+	case TurnCritical:
+		t.set(now, Critical, t.def.Subject+": stale, no Envoy has answered for too long")
+		v.Status, v.Output, v.Since = t.status, t.output, t.since
+	}
+	return v
+}
+
+func (t *Tracker) phase() Phase {
+	switch {
+	case t.stale && t.status != None:
+		return Stale
+	case t.adopted:
+		return Adopted
+	case t.last.IsZero():
+		return Pending
+	case t.awaiting && t.silent:
+		return Adopted
+	}
+	return Reported
+}
+
+// cut shortens an output to its limit, between two runes.
+func cut(s string) string {
+	if len(s) <= maxOutput {
+		return strings.ToValidUTF8(s, "�")
+	}
+	s = s[:maxOutput]
+	for !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return strings.ToValidUTF8(s[:len(s)-1], "�")
+}

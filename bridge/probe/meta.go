@@ -1,0 +1,169 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// metaPrefix begins every service meta key of ours, metaKind is the key that
+// opts in.
+const (
+	metaKind   = "hds"
+	metaPrefix = "hds_"
+)
+
+// metaKeys are the attributes that service meta may set, each with how its
+// value is read. Values come trimmed and are never empty.
+var metaKeys = map[string]func(*Settings, string) error{
+	"hds_path": func(s *Settings, v string) error {
+		s.Path = v
+		return CheckPath(v)
+	},
+	"hds_method": func(s *Settings, v string) error {
+		s.Method = strings.ToUpper(v)
+		return CheckMethod(s.Method)
+	},
+	"hds_host": func(s *Settings, v string) error {
+		s.Host = v
+		return CheckHost(v)
+	},
+	"hds_expected_statuses": func(s *Settings, v string) (err error) {
+		s.ExpectedStatuses, err = ParseStatuses(v)
+		return err
+	},
+	"hds_port": func(s *Settings, v string) (err error) {
+		s.Port, err = parseInt(v, CheckPort)
+		return err
+	},
+	"hds_address": func(s *Settings, v string) error {
+		s.Address = v
+		_, err := ParseAddress(v)
+		return err
+	},
+	"hds_interval": func(s *Settings, v string) (err error) {
+		s.Interval, err = ParseDuration(v)
+		return err
+	},
+	"hds_timeout": func(s *Settings, v string) (err error) {
+		s.Timeout, err = ParseDuration(v)
+		return err
+	},
+	"hds_healthy_threshold": func(s *Settings, v string) (err error) {
+		s.HealthyThreshold, err = parseInt(v, CheckThreshold)
+		return err
+	},
+	"hds_unhealthy_threshold": func(s *Settings, v string) (err error) {
+		s.UnhealthyThreshold, err = parseInt(v, CheckThreshold)
+		return err
+	},
+	"hds_observer": func(s *Settings, v string) (err error) {
+		s.Observer, err = ParseObserver(v)
+		return err
+	},
+	"hds_mode":            only("enforce"),
+	"hds_tls":             only("false"),
+	"hds_tls_skip_verify": only("false"),
+	"hds_tls_server_name": only(""),
+	"hds_grpc_service":    only(""),
+}
+
+// httpOnly are the keys that mean something to HTTP probes alone.
+var httpOnly = []string{"hds_path", "hds_method", "hds_host", "hds_expected_statuses"}
+
+// only refuses every value of a key but its default, as long as what the key
+// would do is not built.
+func only(allowed string) func(*Settings, string) error {
+	return func(_ *Settings, v string) error {
+		if strings.EqualFold(v, allowed) {
+			return nil
+		}
+		if allowed == "" {
+			return errors.New("not supported by this version of consul-hds: leave it out")
+		}
+		return fmt.Errorf("%q is not supported by this version of consul-hds: only %q", clip(v), allowed)
+	}
+}
+
+// meta is what an instance's own registration asks for.
+type meta struct {
+	settings Settings
+	// keys are our keys that are set, in order.
+	keys []string
+	errs []error
+}
+
+// readMeta reads the hds keys of a service's meta. Values are trimmed and empty
+// ones are unset.
+func readMeta(values map[string]string) meta {
+	var m meta
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if key != metaKind && !strings.HasPrefix(key, metaPrefix) {
+			continue
+		}
+		value := strings.TrimSpace(values[key])
+		known := key == metaKind || metaKeys[key] != nil
+		if known && value == "" {
+			continue
+		}
+		m.keys = append(m.keys, key)
+		if err := m.set(key, value); err != nil {
+			m.errs = append(m.errs, fmt.Errorf("meta %s: %w", clip(key), err))
+		}
+	}
+	return m
+}
+
+func (m *meta) set(key, value string) error {
+	if key == metaKind {
+		kind, err := parseKind(value)
+		m.settings.Kind = kind
+		return err
+	}
+	read := metaKeys[key]
+	if read == nil {
+		return fmt.Errorf("no such key: %s or one of %s", metaKind, strings.Join(slices.Sorted(maps.Keys(metaKeys)), ", "))
+	}
+	return read(&m.settings, value)
+}
+
+// misfits reports the keys that a probe of this kind has no use for.
+func (m *meta) misfits(kind Kind) error {
+	for _, key := range m.keys {
+		if kind != HTTP && slices.Contains(httpOnly, key) {
+			return fmt.Errorf("meta %s: a %s probe has no such attribute", key, kind)
+		}
+	}
+	return nil
+}
+
+func parseKind(v string) (Kind, error) {
+	switch k := Kind(strings.ToLower(v)); k {
+	case HTTP, TCP, Off:
+		return k, nil
+	case "grpc":
+		return "", errors.New("grpc probes are not supported by this version of consul-hds: http, tcp or off")
+	}
+	return "", fmt.Errorf("%q is not allowed: http, tcp or off", clip(v))
+}
+
+// ParseObserver reads an observer policy, in any case.
+func ParseObserver(v string) (ObserverPolicy, error) {
+	switch o := ObserverPolicy(strings.ToLower(v)); o {
+	case Auto, Sidecar, Node:
+		return o, nil
+	}
+	return "", fmt.Errorf("%q is not allowed: %s, %s or %s", clip(v), Auto, Sidecar, Node)
+}
+
+// parseInt reads a whole number within the bounds that check knows.
+func parseInt(v string, check func(int) error) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", clip(v))
+	}
+	return n, check(n)
+}

@@ -1,0 +1,168 @@
+package probe
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+)
+
+// definitionFormat goes into every cluster's name: it has to change when the
+// same settings begin to be sent to Envoys in another form, for an Envoy that
+// lives through an upgrade must not update a cluster in place.
+const definitionFormat = 1
+
+// aim decides who observes the probe, and where it connects to.
+func (d *deriver) aim(p *Probe, inst *catalog.Instance) error {
+	side := d.sidecars[inst.ID]
+	switch p.Settings.Observer {
+	case Node:
+		side = nil
+	case Auto:
+		p.ByNode = len(side) == 0
+	}
+	p.ByNode = p.ByNode || p.Settings.Observer == Node
+
+	place := placeOf(inst, d.snap.Node)
+	if len(side) > 0 {
+		place = placeOfSidecar(side[0], inst)
+	}
+	var err error
+	if p.Target, err = place.target(p.Settings); err != nil {
+		return err
+	}
+	if p.Settings.Kind == HTTP && p.Settings.Host == "" {
+		p.Settings.Host = p.Target.host()
+	}
+	return d.assign(p, inst, side)
+}
+
+// assign names the sidecars that observe the probe. One probe has one target: a
+// second sidecar that knows the app by another one cannot observe it.
+func (d *deriver) assign(p *Probe, inst *catalog.Instance, side []*catalog.Instance) error {
+	for _, s := range side {
+		t, err := placeOfSidecar(s, inst).target(p.Settings)
+		if err != nil || t != p.Target {
+			d.problem(inst, SourceConsul, fmt.Errorf("sidecar %q does not observe: it reaches the service elsewhere than sidecar %q does", clip(s.ID), clip(side[0].ID)))
+			continue
+		}
+		p.Sidecars = append(p.Sidecars, s.ID)
+	}
+	return nil
+}
+
+// place is where an instance is, before a probe's own address or port.
+type place struct {
+	address string
+	port    int
+	socket  string
+}
+
+// placeOf is where a node Envoy finds an instance.
+func placeOf(inst *catalog.Instance, node catalog.Node) place {
+	return place{address: cmp.Or(inst.Address, node.Address), port: inst.Port, socket: inst.SocketPath}
+}
+
+// placeOfSidecar is where an instance's own sidecar finds it. What a sidecar's
+// registration leaves out has Consul's default (facts/consul.md 0.18, 4).
+func placeOfSidecar(side, inst *catalog.Instance) place {
+	return place{
+		address: cmp.Or(side.Proxy.LocalServiceAddress, "127.0.0.1"),
+		port:    cmp.Or(side.Proxy.LocalServicePort, inst.Port),
+		socket:  side.Proxy.LocalServiceSocketPath,
+	}
+}
+
+// target is the probe's target at this place: its own address and port beat
+// the place's.
+func (pl place) target(s Settings) (Target, error) {
+	if pl.socket != "" && s.Address == "" && s.Port == 0 {
+		return Target{Socket: pl.socket}, CheckSocket(pl.socket)
+	}
+	address, port := cmp.Or(s.Address, pl.address), cmp.Or(s.Port, pl.port)
+	if address == "" {
+		return Target{}, errors.New("the service has no address and the node's is not known: set hds_address, or consul.node_address in the config")
+	}
+	if port == 0 {
+		return Target{}, errors.New("the service has no port: set hds_port, or port in the config")
+	}
+	addr, err := ParseAddress(address)
+	if err != nil {
+		return Target{}, fmt.Errorf("address %w; host names are not supported by this version of consul-hds", err)
+	}
+	if err := CheckPort(port); err != nil {
+		return Target{}, fmt.Errorf("port %w", err)
+	}
+	return Target{Addr: netip.AddrPortFrom(addr, uint16(port))}, nil
+}
+
+// host is what a probe's Host header says when nothing else is wanted.
+func (t Target) host() string {
+	if t.Socket != "" {
+		return "localhost"
+	}
+	return t.Addr.String()
+}
+
+// String is the target as people write it: 127.0.0.1:80, [::1]:80 or
+// unix:///run/app.sock.
+func (t Target) String() string {
+	if t.Socket != "" {
+		return "unix://" + t.Socket
+	}
+	return t.Addr.String()
+}
+
+// clusterName names the HDS cluster of a probe after its check and its
+// definition. Who observes it is no part of the definition.
+func clusterName(p *Probe) string {
+	s := p.Settings
+	s.Observer = ""
+	canonical, err := json.Marshal(struct {
+		Format   int
+		Settings Settings
+		Target   string
+	}{definitionFormat, s, p.Target.String()})
+	if err != nil {
+		panic(fmt.Sprintf("probe settings are plain data, yet: %v", err))
+	}
+	sum := sha256.Sum256(canonical)
+	return p.CheckID + "@" + hex.EncodeToString(sum[:4])
+}
+
+// Expects says whether an HTTP probe is content with a status code.
+func (p *Probe) Expects(code int) bool {
+	return slices.ContainsFunc(p.Settings.ExpectedStatuses, func(r StatusRange) bool {
+		return r.First <= code && code <= r.Last
+	})
+}
+
+// Subject says in a few words what is probed, for outputs and logs.
+func (p *Probe) Subject() string {
+	if p.Settings.Kind != HTTP {
+		return string(p.Settings.Kind) + " " + p.Target.String()
+	}
+	if p.Target.Socket != "" {
+		return fmt.Sprintf("http %s %s at %s", p.Settings.Method, clip(p.Settings.Path), p.Target)
+	}
+	return fmt.Sprintf("http %s http://%s%s", p.Settings.Method, p.Target, clip(p.Settings.Path))
+}
+
+// Title is the name of the probe's Consul check.
+func (p *Probe) Title() string {
+	what := clip(p.Settings.Path)
+	switch {
+	case p.Settings.Kind == HTTP:
+	case p.Target.Socket != "":
+		what = p.Target.Socket
+	default:
+		what = fmt.Sprint(p.Target.Addr.Port())
+	}
+	return fmt.Sprintf("Envoy HDS: %s %s", p.Settings.Kind, what)
+}

@@ -1,0 +1,261 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/hds"
+	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+const (
+	// tickEvery is how often the ring looks for what time alone changes.
+	tickEvery = 100 * time.Millisecond
+	// surveyEvery is how often problems and gauges are brought up to date.
+	surveyEvery = time.Second
+)
+
+// source is where snapshots come from.
+type source interface {
+	Updates() <-chan struct{}
+	Snapshot() *catalog.Snapshot
+}
+
+// observers are the Envoys.
+type observers interface {
+	Updates() <-chan struct{}
+	TakeNews() []string
+	Observations(*probe.Probe) []hds.Observation
+	Streams() []hds.Stream
+	SetPlan(*hds.Plan)
+}
+
+// writer is what keeps the checks.
+type writer interface {
+	Set(checks.Want)
+	Withdraw(checkID string)
+	Forget(checkID string)
+	Sync(*catalog.Snapshot)
+	Reconfigure(ttl, orphanGrace time.Duration)
+	States() map[string]checks.State
+}
+
+// ring joins the parts: it alone decides, in one goroutine, and everything it
+// decides by is a value that one of the parts holds.
+type ring struct {
+	source    source
+	observers observers
+	writer    writer
+	logger    hclog.Logger
+	gauges    gauges
+	// plan is what every plan has in common.
+	plan  hds.PlanConfig
+	start time.Time
+
+	// mu is held while the ring takes a step, and while somebody looks.
+	mu       sync.Mutex
+	settings Settings
+	snap     *catalog.Snapshot
+	derived  probe.Result
+	tracked  map[string]*tracked
+	// born is since when each instance is known: the daemon's start, or later.
+	born map[string]time.Time
+	// problems are those that were said already, by what they say.
+	problems map[probe.Problem]bool
+	// overdue are the streams whose unapplied specifier was counted.
+	overdue map[uint64]bool
+}
+
+// tracked is a probe with its verdict.
+type tracked struct {
+	probe   *probe.Probe
+	tracker *health.Tracker
+	verdict health.Verdict
+	// next is when time alone changes the verdict; zero is never.
+	next time.Time
+	// want is what the writer was told last.
+	want checks.Want
+	// observers are the node ids of the streams that are to observe the probe.
+	observers []string
+}
+
+// run steps until ctx ends.
+func (r *ring) run(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	survey := time.NewTicker(surveyEvery)
+	defer survey.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.source.Updates():
+			r.step(func(now time.Time) { r.takeSnapshot(r.source.Snapshot(), now) })
+		case <-r.observers.Updates():
+			r.step(r.takeNews)
+		case <-tick.C:
+			r.step(r.takeTime)
+		case <-survey.C:
+			r.step(func(now time.Time) { r.survey(now) })
+		}
+	}
+}
+
+func (r *ring) step(do func(now time.Time)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do(time.Now())
+}
+
+// takeSnapshot derives the probes anew if anything has changed, and compares
+// the checks with the agent's.
+func (r *ring) takeSnapshot(snap *catalog.Snapshot, now time.Time) {
+	if snap == nil {
+		return
+	}
+	if r.snap == nil || r.snap.Revision != snap.Revision {
+		appeared := r.noteInstances(snap, now)
+		r.snap = snap
+		r.derive(appeared, now)
+	}
+	r.snap = snap
+	r.writer.Sync(snap)
+}
+
+// noteInstances notes since when each instance is known, and returns those that
+// appeared: nothing of an earlier instance of the same id is carried over.
+func (r *ring) noteInstances(snap *catalog.Snapshot, now time.Time) map[string]bool {
+	appeared := map[string]bool{}
+	for id := range snap.Instances {
+		switch _, known := r.born[id]; {
+		case known:
+		case r.snap == nil:
+			r.born[id] = r.start
+		default:
+			r.born[id], appeared[id] = now, true
+		}
+	}
+	for id := range r.born {
+		if snap.Instances[id] == nil {
+			delete(r.born, id)
+		}
+	}
+	return appeared
+}
+
+// derive turns the newest snapshot into probes, plan and verdicts.
+func (r *ring) derive(appeared map[string]bool, now time.Time) {
+	r.derived = probe.Derive(r.snap, &r.settings.Rules, r.derived.Probes)
+	kept := make(map[string]bool, len(r.derived.Probes))
+	for _, p := range r.derived.Probes {
+		kept[p.CheckID] = true
+		r.track(p, appeared[p.ServiceID], now)
+	}
+	for id, t := range r.tracked {
+		if !kept[id] {
+			r.drop(id, t)
+		}
+	}
+	r.observers.SetPlan(hds.NewPlan(r.plan, r.snap, r.derived.Probes))
+	for _, t := range r.tracked {
+		r.evaluate(t, now)
+	}
+	r.survey(now)
+}
+
+// track starts or goes on to track a probe.
+func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
+	t := r.tracked[p.CheckID]
+	switch {
+	case t == nil:
+		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.Policy, r.born[p.ServiceID])}
+		r.tracked[p.CheckID] = t
+	case t.probe != p:
+		anew := t.probe.Cluster != p.Cluster
+		t.probe = p
+		t.tracker.Redefine(definition(p), r.settings.Policy, anew)
+	}
+	if c := r.snap.Checks[p.CheckID]; c != nil && checks.Ours(c) {
+		t.tracker.Adopt(now, health.Status(c.Status), c.Output)
+	} else if appeared {
+		t.tracker.Appear(now, awaited(p))
+	}
+}
+
+// drop stops to track a probe. Its check goes with the instance, or is removed
+// from one that stays.
+func (r *ring) drop(id string, t *tracked) {
+	delete(r.tracked, id)
+	if r.snap.Instances[t.probe.ServiceID] == nil {
+		r.writer.Forget(id)
+		return
+	}
+	r.logger.Info("probe withdrawn, removing its check", "check_id", id)
+	r.writer.Withdraw(id)
+}
+
+// takeNews evaluates the probes of which an Envoy has said something new.
+func (r *ring) takeNews(now time.Time) {
+	for _, id := range r.observers.TakeNews() {
+		if t := r.tracked[id]; t != nil {
+			r.evaluate(t, now)
+		}
+	}
+}
+
+// takeTime evaluates the probes whose verdict time alone may have changed.
+func (r *ring) takeTime(now time.Time) {
+	for _, t := range r.tracked {
+		if !t.next.IsZero() && !now.Before(t.next) {
+			r.evaluate(t, now)
+		}
+	}
+}
+
+// evaluate brings a probe's verdict up to date and tells the writer if its
+// check should be another.
+func (r *ring) evaluate(t *tracked, now time.Time) {
+	seen := r.observers.Observations(t.probe)
+	t.observers = t.observers[:0]
+	for _, o := range seen {
+		t.observers = append(t.observers, o.NodeID)
+	}
+	before := t.verdict
+	t.verdict, t.next = t.tracker.Evaluate(now, observations(seen))
+	if before.Phase != t.verdict.Phase {
+		r.logger.Debug("probe changed its phase", "check_id", t.probe.CheckID, "phase", t.verdict.Phase, "status", t.verdict.Status)
+	}
+	want := checks.Want{
+		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Name: t.probe.Title(),
+		Status: t.verdict.Status, Output: t.verdict.Output, Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
+	}
+	if before.Status != t.verdict.Status {
+		want.ReportedAt = lastReport(seen)
+	}
+	if want != t.want || before.Phase == "" {
+		t.want = want
+		r.writer.Set(want)
+	}
+}
+
+// reload takes new settings over.
+func (r *ring) reload(s Settings) {
+	r.step(func(now time.Time) {
+		r.settings = s
+		r.plan.NodeIDs, r.plan.ReportInterval = s.NodeIDs, s.Policy.ReportInterval
+		for _, t := range r.tracked {
+			t.tracker.Redefine(definition(t.probe), s.Policy, false)
+		}
+		r.writer.Reconfigure(s.TTL, s.OrphanGrace)
+		if r.snap != nil {
+			r.derive(nil, now)
+			r.writer.Sync(r.snap)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/consul-hds/consul-hds/bridge/admin"
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/hds"
+	"github.com/consul-hds/consul-hds/bridge/probe"
+	"github.com/consul-hds/consul-hds/bridge/telemetry"
+)
+
+// flushTimeout bounds the last writes at shutdown: with a second for the
+// streams, and less for the rest, all of it fits into Nomad's kill_timeout of
+// 5 s.
+const flushTimeout = 2 * time.Second
+
+// Bridge is the whole daemon. Reload may be called from any goroutine.
+type Bridge struct {
+	config  Config
+	metrics *telemetry.Metrics
+	token   *token
+	watcher *catalog.Watcher
+	server  *hds.Server
+	manager *checks.Manager
+	admin   *admin.Server
+	ring    *ring
+
+	// stopping says that the end has begun.
+	stopping atomic.Bool
+}
+
+// New makes a bridge. It starts nothing and touches nothing but the files of
+// tokens and certificates.
+func New(config Config) (*Bridge, error) {
+	b := &Bridge{config: config, metrics: telemetry.New(config.Version)}
+	for _, make := range []func() error{b.makeConsul, b.makeServer, b.makeAdmin} {
+		if err := make(); err != nil {
+			return nil, err
+		}
+	}
+	b.ring = &ring{
+		source: b.watcher, observers: b.server, writer: b.manager, gauges: b.metrics,
+		logger: config.Logger.Named("ring"), settings: config.Settings, start: time.Now(),
+		plan: hds.PlanConfig{
+			NodeIDs: config.Settings.NodeIDs, ReportInterval: config.Settings.Policy.ReportInterval,
+			Namespace: config.Consul.Namespace, Partition: config.Consul.Partition,
+		},
+		tracked: map[string]*tracked{}, born: map[string]time.Time{},
+		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
+	}
+	return b, nil
+}
+
+// makeConsul makes what reads from and writes to the agent.
+func (b *Bridge) makeConsul() (err error) {
+	c := b.config.Consul
+	if b.token, err = newToken(c.Token, c.TokenFile); err != nil {
+		return err
+	}
+	client, err := newClient(c, b.token)
+	if err != nil {
+		return err
+	}
+	b.watcher, err = catalog.New(catalog.Config{
+		Client: client, Node: c.Node, Namespace: c.Namespace, Partition: c.Partition,
+		PollInterval: c.PollInterval, Logger: b.config.Logger.Named("catalog"), Metrics: b.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	b.manager, err = checks.New(checks.Config{
+		Agent: checks.ConsulAgent{Client: client, Namespace: c.Namespace, Partition: c.Partition},
+		TTL:   b.config.Settings.TTL, OrphanGrace: b.config.Settings.OrphanGrace,
+		ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics,
+	})
+	return err
+}
+
+// makeServer makes what serves Envoys.
+func (b *Bridge) makeServer() (err error) {
+	served := grpcprom.NewServerMetrics()
+	if err := b.metrics.Registry().Register(served); err != nil {
+		return fmt.Errorf("registering the gRPC metrics: %w", err)
+	}
+	h := b.config.HDS
+	b.server, err = hds.New(hds.Config{
+		Listen: h.Listen, SocketMode: h.SocketMode, SocketGID: h.SocketGID, MaxStreams: h.MaxStreams,
+		Logger: b.config.Logger.Named("hds"), Metrics: b.metrics,
+		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.StreamServerInterceptor()), grpc.ChainUnaryInterceptor(served.UnaryServerInterceptor())},
+		Register: func(g *grpc.Server) { served.InitializeMetrics(g) },
+	})
+	return err
+}
+
+// makeAdmin makes what serves people and scripts.
+func (b *Bridge) makeAdmin() (err error) {
+	a := b.config.Admin
+	b.admin, err = admin.New(admin.Config{
+		Listen: a.Listen, MetricsListen: a.MetricsListen, EnableDebug: a.EnableDebug,
+		Backend: backend{b}, Metrics: b.metrics.Handler(), Logger: b.config.Logger.Named("admin"),
+	})
+	return err
+}
+
+// part is a goroutine of the bridge that can be ended by itself.
+type part struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// stop ends a part and waits for it.
+func (p part) stop() {
+	p.cancel()
+	<-p.done
+}
+
+// Run runs the bridge until ctx ends or a part of it fails, and then shuts down
+// in order: streams, last writes, watch, admin. It returns nil after an orderly
+// end. A second bridge of the same data directory is refused.
+func (b *Bridge) Run(ctx context.Context) (err error) {
+	l, err := takeLock(b.config.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+
+	failed := make(chan error, 8)
+	start := func(run func(context.Context) error) part {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := part{cancel, make(chan struct{})}
+		go func() {
+			defer close(p.done)
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				failed <- err
+			}
+		}()
+		return p
+	}
+	adminPart := start(b.admin.Run)
+	watch := start(b.watch)
+	writes := start(b.manager.Run)
+	streams := start(b.server.Run)
+
+	select {
+	case <-ctx.Done():
+		b.config.Logger.Info("shutting down")
+	case err = <-failed:
+		b.config.Logger.Error("shutting down, a part has failed", "error", err)
+	}
+	b.stopping.Store(true)
+	streams.stop()
+	b.flush()
+	writes.stop()
+	watch.stop()
+	adminPart.stop()
+	return err
+}
+
+// watch runs what decides: the watcher, the token and the ring.
+func (b *Bridge) watch(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.watcher.Run(ctx) })
+	group.Go(func() error {
+		b.token.watch(ctx, b.config.Logger, b.manager.Reregister)
+		return nil
+	})
+	group.Go(func() error { b.ring.run(ctx); return nil })
+	return group.Wait()
+}
+
+// flush refreshes what is fresh, so that a successor has a whole TTL.
+func (b *Bridge) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := b.manager.Flush(ctx); err != nil {
+		b.config.Logger.Warn("not every check could be refreshed before the end", "error", err)
+	}
+}
+
+// Reload reads the settings anew and takes them over. After an error the
+// running ones stay. It may be called from any goroutine.
+func (b *Bridge) Reload() error {
+	s, err := b.config.Reload()
+	b.metrics.Reloaded(err)
+	if err != nil {
+		b.config.Logger.Error("reloading failed, keeping the running configuration", "error", err)
+		return err
+	}
+	b.ring.reload(s)
+	b.config.Logger.Info("configuration reloaded")
+	return nil
+}

@@ -1,0 +1,179 @@
+package bridge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/hds"
+	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// gauges is what the ring counts from time to time.
+type gauges interface {
+	Probes(kind string, n int)
+	Problems(source string, n int)
+	Observers(kind string, n int)
+	Checks(status, phase string, n int)
+	ForeignChecks(n int)
+	OrphanChecks(n int)
+	SpecifiersUnapplied(n int)
+	SpecifierOverdue()
+}
+
+// survey brings problems and gauges up to date, and logs each problem once.
+func (r *ring) survey(now time.Time) {
+	states, streams := r.writer.States(), r.observers.Streams()
+	current := r.collect(now, states, streams)
+	r.announce(current)
+	r.measure(states, streams, current)
+}
+
+// collect gathers the problems of all parts, in order.
+func (r *ring) collect(now time.Time, states map[string]checks.State, streams []hds.Stream) []probe.Problem {
+	out := slices.Clone(r.derived.Problems)
+	for _, t := range r.tracked {
+		out = append(out, r.probeProblems(t, states[t.probe.CheckID])...)
+	}
+	for _, s := range streams {
+		out = append(out, r.streamProblems(now, s)...)
+	}
+	slices.SortFunc(out, compareProblems)
+	return slices.Compact(out)
+}
+
+func compareProblems(a, b probe.Problem) int {
+	return cmp.Or(cmp.Compare(a.ServiceID, b.ServiceID), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Message, b.Message))
+}
+
+// probeProblems are those of a probe that is derived, but not what it should be.
+func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
+	add := func(source, format string, args ...any) {
+		out = append(out, probe.Problem{ServiceID: t.probe.ServiceID, Source: source, Message: fmt.Sprintf(format, args...)})
+	}
+	if s.Foreign {
+		add(probe.SourceConsul, "check id %q belongs to a check that consul-hds did not make: it is left alone, and the probe has no check", t.probe.CheckID)
+	}
+	if errors.Is(s.Err, checks.ErrDenied) {
+		add(probe.SourceConsul, "check %q cannot be written: the token needs service:write on %q", t.probe.CheckID, t.probe.Service)
+	}
+	if !t.verdict.Overdue || t.verdict.Phase == health.Reported {
+		return out
+	}
+	if len(t.observers) == 0 {
+		add(probe.SourceEnvoy, "no Envoy observes check %q: %s is not connected", t.probe.CheckID, awaited(t.probe))
+	} else {
+		add(probe.SourceEnvoy, "no Envoy has answered for check %q in time; asked: %q", t.probe.CheckID, t.observers)
+	}
+	return out
+}
+
+// streamProblems are those of an Envoy as a whole.
+func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem) {
+	add := func(format string, args ...any) {
+		out = append(out, probe.Problem{Source: probe.SourceEnvoy, Message: fmt.Sprintf(format, args...)})
+	}
+	if s.Kind == hds.UnknownEnvoy {
+		add("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids", s.NodeID)
+	}
+	if r.late(now, s) {
+		add("Envoy %q does not apply what it was sent: its reports do not echo it", s.NodeID)
+		if !r.overdue[s.ID] {
+			r.overdue[s.ID] = true
+			r.gauges.SpecifierOverdue()
+		}
+	} else {
+		delete(r.overdue, s.ID)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dropped)) {
+		add("cluster %q is not sent to Envoy %q, which it would harm: %s", name, s.NodeID, s.Dropped[name])
+	}
+	return out
+}
+
+// late says whether an Envoy had time enough to echo its newest specifier.
+func (r *ring) late(now time.Time, s hds.Stream) bool {
+	return !s.Applied && !s.Unapplied.IsZero() && now.Sub(s.Unapplied) > max(3*r.plan.ReportInterval, 5*time.Second)
+}
+
+// announce logs the problems that are new and those that are over.
+func (r *ring) announce(current []probe.Problem) {
+	now := make(map[probe.Problem]bool, len(current))
+	for _, p := range current {
+		now[p] = true
+		if !r.problems[p] {
+			r.logger.Warn("problem", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
+		}
+	}
+	for p := range r.problems {
+		if !now[p] {
+			r.logger.Info("problem is over", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
+		}
+	}
+	r.problems = now
+}
+
+// measure sets the gauges; each label value is set every time, so that what is
+// no more goes to zero.
+func (r *ring) measure(states map[string]checks.State, streams []hds.Stream, problems []probe.Problem) {
+	kinds := map[probe.Kind]int{probe.HTTP: 0, probe.TCP: 0}
+	type cell struct {
+		status health.Status
+		phase  health.Phase
+	}
+	cells := map[cell]int{}
+	for _, s := range []health.Status{health.None, health.Passing, health.Warning, health.Critical} {
+		for _, p := range []health.Phase{health.Pending, health.Adopted, health.Reported, health.Stale} {
+			cells[cell{s, p}] = 0
+		}
+	}
+	for _, t := range r.tracked {
+		kinds[t.probe.Settings.Kind]++
+		cells[cell{states[t.probe.CheckID].Status, t.verdict.Phase}]++
+	}
+	for k, n := range kinds {
+		r.gauges.Probes(string(k), n)
+	}
+	for c, n := range cells {
+		r.gauges.Checks(string(c.status), string(c.phase), n)
+	}
+	r.measureStreams(streams)
+	r.measureRest(states, problems)
+}
+
+func (r *ring) measureStreams(streams []hds.Stream) {
+	kinds := map[hds.Kind]int{hds.SidecarEnvoy: 0, hds.NodeEnvoy: 0, hds.UnknownEnvoy: 0}
+	for _, s := range streams {
+		kinds[s.Kind]++
+	}
+	for k, n := range kinds {
+		r.gauges.Observers(string(k), n)
+	}
+	r.gauges.SpecifiersUnapplied(len(r.overdue))
+}
+
+func (r *ring) measureRest(states map[string]checks.State, problems []probe.Problem) {
+	sources := map[string]int{probe.SourceMeta: 0, probe.SourceConfig: 0, probe.SourceConsul: 0, probe.SourceEnvoy: 0}
+	for _, p := range problems {
+		sources[p.Source]++
+	}
+	for s, n := range sources {
+		r.gauges.Problems(s, n)
+	}
+	foreign, orphans := 0, 0
+	for _, s := range states {
+		if s.Foreign {
+			foreign++
+		}
+		if s.Orphan {
+			orphans++
+		}
+	}
+	r.gauges.ForeignChecks(foreign)
+	r.gauges.OrphanChecks(orphans)
+}

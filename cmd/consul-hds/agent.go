@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/consul-hds/consul-hds/bridge"
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/config"
+)
+
+const agentHelp = `
+Usage: consul-hds agent [options]
+
+  Runs the daemon: watches the services of the local Consul agent, tells the
+  Envoys of this node by the Health Discovery Service what to probe, and keeps
+  a Consul TTL check in step with what they report for each probe.
+
+  SIGHUP reads the configuration again; a faulty one leaves the running one in
+  place. SIGINT and SIGTERM end the daemon within 4 seconds, a second one at
+  once. The checks stay as they are.
+`
+
+// runAgent runs the daemon.
+func runAgent(args []string, env environment) int {
+	fs := newFlags("agent")
+	options := configFlags(fs, env)
+	if code, ok := parseFlags(fs, args, env, agentHelp); !ok {
+		return code
+	}
+	if code, ok := refuseArguments(fs, env, agentHelp); !ok {
+		return code
+	}
+	loaded, ok := loadConfig(*options, env)
+	if !ok {
+		return exitUsage
+	}
+	d := &daemon{options: *options, env: env, running: loaded.Config}
+	if err := d.run(); err != nil {
+		d.logger.Error("consul-hds failed", "error", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// daemon is a running agent command.
+type daemon struct {
+	options config.Options
+	env     environment
+	running *config.Config
+	logger  hclog.Logger
+}
+
+// run runs the bridge until a signal ends it.
+func (d *daemon) run() error {
+	c := d.running
+	d.logger = hclog.New(&hclog.LoggerOptions{
+		Name: "consul-hds", Level: hclog.LevelFromString(c.LogLevel), JSONFormat: c.LogJSON, Output: d.env.stderr,
+	})
+	gid, err := groupID(c.HDS.SocketGroup)
+	if err != nil {
+		return err
+	}
+	b, err := bridge.New(d.bridgeConfig(gid))
+	if err != nil {
+		return err
+	}
+	d.logger.Info("starting", "version", d.version(), "consul", c.Consul.Address, "listen", c.HDS.Listen, "admin", c.Admin.Listen)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go d.obey(ctx, signals, cancel, b)
+	return b.Run(ctx)
+}
+
+// obey acts on signals: SIGHUP reloads, the first other one ends the daemon in
+// order, the next at once.
+func (d *daemon) obey(ctx context.Context, signals <-chan os.Signal, cancel func(), b *bridge.Bridge) {
+	for s := range signals {
+		switch {
+		case s == syscall.SIGHUP && ctx.Err() == nil:
+			_ = b.Reload() // the bridge has logged why it failed
+		case s == syscall.SIGHUP:
+		case ctx.Err() == nil:
+			d.logger.Info("received a signal", "signal", s)
+			cancel()
+		default:
+			d.logger.Warn("received a second signal, exiting at once", "signal", s)
+			os.Exit(exitFailed)
+		}
+	}
+}
+
+// reload loads the configuration again.
+func (d *daemon) reload() (bridge.Settings, error) {
+	loaded, diags := config.Load(d.options)
+	if diags.HasErrors() {
+		return bridge.Settings{}, diags
+	}
+	fixed := changedFixed(d.running, loaded.Config)
+	if len(fixed) > 0 {
+		d.logger.Warn("some changes need a restart and are not taken over", "keys", fixed)
+	}
+	d.logger.SetLevel(hclog.LevelFromString(loaded.Config.LogLevel))
+	return settings(loaded.Config), nil
+}
+
+func (d *daemon) version() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionName(info)
+}
+
+// bridgeConfig is the configuration as the bridge takes it.
+func (d *daemon) bridgeConfig(gid int) bridge.Config {
+	c := d.running
+	return bridge.Config{
+		Version: d.version(), Logger: d.logger, DataDir: c.DataDir,
+		Consul: bridge.ConsulConfig{
+			Address: c.Consul.Address, Token: c.Consul.Token, TokenFile: c.Consul.TokenFile,
+			Namespace: c.Consul.Namespace, Partition: c.Consul.Partition,
+			Node:         catalog.Node{Name: c.Consul.NodeName, Address: c.Consul.NodeAddress},
+			PollInterval: c.Consul.PollInterval,
+			CAFile:       c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
+			ServerName: c.Consul.TLS.ServerName, SkipVerify: c.Consul.TLS.SkipVerify,
+		},
+		HDS: bridge.HDSConfig{
+			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
+		},
+		Admin:    bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
+		Settings: settings(c),
+		Reload:   d.reload,
+	}
+}
+
+// settings is the part of the configuration that a reload can change.
+func settings(c *config.Config) bridge.Settings {
+	initial := health.Status(c.Checks.InitialStatus)
+	if c.Checks.InitialStatus == "none" {
+		initial = health.None
+	}
+	return bridge.Settings{
+		Rules: c.Rules(), NodeIDs: c.HDS.NodeIDs, TTL: c.Checks.TTL, OrphanGrace: c.Checks.OrphanGrace,
+		Policy: health.Policy{
+			ReportInterval: c.HDS.ReportInterval, StaleAfter: c.Checks.StaleAfter, AdoptTimeout: c.Checks.AdoptTimeout,
+			OnStale: health.OnStale(c.Checks.OnStale), InitialStatus: initial,
+		},
+	}
+}
+
+// groupID finds a group by name or number; empty is -1.
+func groupID(group string) (int, error) {
+	if group == "" {
+		return -1, nil
+	}
+	if n, err := strconv.Atoi(group); err == nil {
+		return n, nil
+	}
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return 0, fmt.Errorf("hds.socket_group: %w", err)
+	}
+	n, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return 0, errors.New("hds.socket_group: group " + group + " has no number")
+	}
+	return n, nil
+}

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
+)
+
+// checkAttribute is an attribute of a check block or of its kind.
+type checkAttribute struct {
+	name string
+	// value is the default, for an attribute that is not built yet.
+	value string
+	// set reads a value that is not unset.
+	set func(*probe.Settings, cty.Value) error
+}
+
+// isDefault says whether v asks for nothing but what happens anyway.
+func (a checkAttribute) isDefault(v cty.Value) bool {
+	switch t := v.Type(); {
+	case t == cty.String:
+		return strings.EqualFold(v.AsString(), a.value)
+	case t == cty.Bool:
+		return v.False()
+	default:
+		return v.CanIterateElements() && v.LengthInt() == 0
+	}
+}
+
+// checkAttributes are those of defaults, for one check.
+func checkAttributes() []checkAttribute {
+	return []checkAttribute{
+		{name: "interval", set: duration(func(s *probe.Settings) *time.Duration { return &s.Interval })},
+		{name: "timeout", set: duration(func(s *probe.Settings) *time.Duration { return &s.Timeout })},
+		{name: "healthy_threshold", set: number(func(s *probe.Settings) *int { return &s.HealthyThreshold }, probe.CheckThreshold)},
+		{name: "unhealthy_threshold", set: number(func(s *probe.Settings) *int { return &s.UnhealthyThreshold }, probe.CheckThreshold)},
+		{name: "observer", set: func(s *probe.Settings, v cty.Value) (err error) {
+			word, err := wordOf(v, observers)
+			s.Observer = probe.ObserverPolicy(word)
+			return err
+		}},
+		{name: "mode", value: modes[0], set: func(_ *probe.Settings, v cty.Value) error {
+			_, err := wordOf(v, modes)
+			return err
+		}},
+		{name: "ca_file", set: unbuilt},
+	}
+}
+
+func targetAttributes() []checkAttribute {
+	return []checkAttribute{
+		{name: "address", set: text(func(s *probe.Settings) *string { return &s.Address }, checkIP)},
+		{name: "port", set: number(func(s *probe.Settings) *int { return &s.Port }, probe.CheckPort)},
+	}
+}
+
+func httpAttributes() []checkAttribute {
+	return append(targetAttributes(),
+		checkAttribute{name: "path", set: text(func(s *probe.Settings) *string { return &s.Path }, probe.CheckPath)},
+		checkAttribute{name: "method", set: func(s *probe.Settings, v cty.Value) error {
+			method, err := textOf(v)
+			if err != nil {
+				return err
+			}
+			s.Method = strings.ToUpper(method)
+			return probe.CheckMethod(s.Method)
+		}},
+		checkAttribute{name: "host", set: text(func(s *probe.Settings) *string { return &s.Host }, probe.CheckHost)},
+		checkAttribute{name: "expected_statuses", set: setStatuses},
+		checkAttribute{name: "header", set: unbuilt},
+		checkAttribute{name: "http2", set: unbuilt},
+		checkAttribute{name: "body", set: unbuilt},
+		checkAttribute{name: "receive", set: unbuilt},
+	)
+}
+
+func tcpAttributes() []checkAttribute {
+	return append(targetAttributes(),
+		checkAttribute{name: "send", set: unbuilt},
+		checkAttribute{name: "receive", set: unbuilt},
+	)
+}
+
+// unbuilt sets an attribute of notBuilt.
+func unbuilt(*probe.Settings, cty.Value) error { return nil }
+
+func duration(field func(*probe.Settings) *time.Duration) func(*probe.Settings, cty.Value) error {
+	return func(s *probe.Settings, v cty.Value) (err error) {
+		if *field(s), err = durationOf(v); err != nil {
+			return err
+		}
+		return probe.CheckDuration(*field(s))
+	}
+}
+
+func number(field func(*probe.Settings) *int, check func(int) error) func(*probe.Settings, cty.Value) error {
+	return func(s *probe.Settings, v cty.Value) (err error) {
+		if *field(s), err = intOf(v); err != nil {
+			return err
+		}
+		return check(*field(s))
+	}
+}
+
+func text(field func(*probe.Settings) *string, check func(string) error) func(*probe.Settings, cty.Value) error {
+	return func(s *probe.Settings, v cty.Value) (err error) {
+		if *field(s), err = textOf(v); err != nil {
+			return err
+		}
+		return check(*field(s))
+	}
+}
+
+func wordOf(v cty.Value, words []string) (string, error) {
+	s, err := textOf(v)
+	if err != nil {
+		return "", err
+	}
+	if word := strings.ToLower(s); slices.Contains(words, word) {
+		return word, nil
+	}
+	return "", fmt.Errorf("%.80q is not allowed: one of %s", s, strings.Join(words, ", "))
+}
+
+// setStatuses reads a list of codes, as numbers or strings, and ranges.
+func setStatuses(s *probe.Settings, v cty.Value) error {
+	elements, err := elementsOf(v)
+	if err != nil {
+		return fmt.Errorf(`%s is not allowed: a list, such as ["200-299", "304"]`, kindOf(v))
+	}
+	if len(elements) == 0 {
+		return fmt.Errorf("an empty list is not allowed: at least one status")
+	}
+	var list []string
+	for _, e := range elements {
+		if n, err := intOf(e); err == nil {
+			list = append(list, fmt.Sprint(n))
+			continue
+		}
+		code, err := textOf(e)
+		if err != nil {
+			return fmt.Errorf("in the list: %w", err)
+		}
+		list = append(list, code)
+	}
+	s.ExpectedStatuses, err = probe.ParseStatuses(strings.Join(list, ","))
+	return err
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"bytes"
+	"regexp"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// tokenText finds the value of a token in HCL or JSON that cannot be parsed: a
+// closed or open string, a heredoc, or the rest of the line.
+var tokenText = regexp.MustCompile(`\btoken"?\s*[:=]\s*("(?:[^"\\\n]|\\.)*"?|<<-?\w+\r?\n(?s:.*)|[^\s"].*)`)
+
+// masked copies files with the values of tokens made unreadable, byte by byte,
+// so that the places that diagnostics point at stay where they are. The lines
+// that a diagnostic shows may hold more than the fault.
+func masked(files map[string]*hcl.File, secrets []hcl.Range) map[string]*hcl.File {
+	out := map[string]*hcl.File{}
+	for name, file := range files {
+		f := *file
+		f.Bytes = bytes.Clone(file.Bytes)
+		for _, at := range tokenText.FindAllSubmatchIndex(f.Bytes, -1) {
+			mask(f.Bytes[at[2]:at[3]])
+		}
+		out[name] = &f
+	}
+	for _, r := range secrets {
+		if f, ok := out[r.Filename]; ok && r.CanSliceBytes(f.Bytes) {
+			mask(r.SliceBytes(f.Bytes))
+		}
+	}
+	return out
+}
+
+func mask(text []byte) {
+	for i, b := range text {
+		if b != '"' && b != '\r' && b != '\n' {
+			text[i] = '*'
+		}
+	}
+}

@@ -1,0 +1,4 @@
+# error: true or false, without quotes
+admin {
+  enable_debug = "on" # here
+}

@@ -1,0 +1,4 @@
+# error: is not a listen address
+admin {
+  metrics_listen = ":9102" # here
+}

@@ -1,0 +1,3 @@
+# error: The first hds block is at
+hds {}
+hds {} # here

@@ -1,0 +1,7 @@
+# error: is not built yet
+service "web" {
+  check "ready" {
+    ca_file = "/etc/ca.pem" # here
+    tcp {}
+  }
+}

@@ -1,0 +1,6 @@
+# error: is not built yet
+service "web" {
+  check "ready" {
+    grpc {} # here
+  }
+}

@@ -1,0 +1,8 @@
+# error: one of GET, HEAD
+service "web" {
+  check "ready" {
+    http {
+      method = "CONNECT" # here
+    }
+  }
+}

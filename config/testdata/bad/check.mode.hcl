@@ -1,0 +1,7 @@
+# error: is not built yet
+service "web" {
+  check "ready" {
+    mode = "shadow" # here
+    tcp {}
+  }
+}

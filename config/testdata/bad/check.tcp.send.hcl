@@ -1,0 +1,8 @@
+# error: is not built yet
+service "web" {
+  check "ready" {
+    tcp {
+      send = "ping" # here
+    }
+  }
+}

@@ -1,0 +1,4 @@
+# error: one of critical, warning, passing, none
+checks {
+  initial_status = "maintenance" # here
+}

@@ -1,0 +1,4 @@
+# error: is not built yet
+checks {
+  on_shutdown = "deregister" # here
+}

@@ -1,0 +1,4 @@
+# error: one of expire, critical, keep
+checks {
+  on_stale = "forget" # here
+}

@@ -1,0 +1,4 @@
+# error: must be less than checks.ttl
+checks {
+  stale_after = "60s" # here
+}

@@ -1,0 +1,4 @@
+# error: a string in quotes
+consul {
+  namespace = 1 # here
+}

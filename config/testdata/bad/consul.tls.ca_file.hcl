@@ -1,0 +1,6 @@
+# error: a string in quotes
+consul {
+  tls {
+    ca_file = {} # here
+  }
+}

@@ -1,0 +1,6 @@
+# error: a string in quotes
+consul {
+  tls {
+    server_name = 7 # here
+  }
+}

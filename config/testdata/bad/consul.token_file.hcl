@@ -1,0 +1,4 @@
+# error: a string in quotes
+consul {
+  token_file = [] # here
+}

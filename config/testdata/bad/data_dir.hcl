@@ -1,0 +1,2 @@
+# error: an absolute path
+data_dir = "run" # here

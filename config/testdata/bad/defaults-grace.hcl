@@ -1,0 +1,4 @@
+# error: at most 10m
+defaults {
+  interval = "1h" # here
+}

@@ -1,0 +1,4 @@
+# error: one of auto, sidecar, node
+defaults {
+  observer = "all" # here
+}

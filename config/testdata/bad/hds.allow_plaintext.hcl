@@ -1,0 +1,4 @@
+# error: true or false, without quotes
+hds {
+  allow_plaintext = "yes" # here
+}

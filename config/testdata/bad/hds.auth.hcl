@@ -1,0 +1,4 @@
+# error: authentication of Envoys by Consul token is not built yet
+hds {
+  auth = "consul" # here
+}

@@ -1,0 +1,4 @@
+# error: a string is not allowed: a list
+hds {
+  node_ids = "ingress-*" # here
+}

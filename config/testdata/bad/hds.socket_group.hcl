@@ -1,0 +1,4 @@
+# error: a string in quotes
+hds {
+  socket_group = 101 # here
+}

@@ -1,0 +1,6 @@
+# error: is not built yet
+hds {
+  tls {
+    allowed_identities = ["spiffe://*"] # here
+  }
+}

@@ -1,0 +1,4 @@
+# error: an empty text in the list
+hds {
+  listen = [""] # here
+}

@@ -1,0 +1,4 @@
+# error: at least one address
+hds {
+  listen = [] # here
+}

@@ -1,0 +1,4 @@
+# error: socket path "hds.sock" is not allowed
+hds {
+  listen = ["unix://hds.sock"] # here
+}

@@ -1,0 +1,2 @@
+# error: true or false, without quotes
+log_json = "true" # here

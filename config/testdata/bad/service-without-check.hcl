@@ -1,0 +1,2 @@
+# error: has no check block
+service "web" {} # here

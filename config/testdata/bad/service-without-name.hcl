@@ -1,0 +1,6 @@
+# error: the name of a service
+service "" { # here
+  check "default" {
+    tcp {}
+  }
+}

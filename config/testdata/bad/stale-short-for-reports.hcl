@@ -1,0 +1,4 @@
+# error: less than twice hds.report_interval
+checks {
+  stale_after = "500ms" # here
+}

@@ -1,0 +1,2 @@
+# error: Invalid expression
+data_dir = # here

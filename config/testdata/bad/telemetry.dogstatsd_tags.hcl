@@ -1,0 +1,4 @@
+# error: is not built yet
+telemetry {
+  dogstatsd_tags = ["a:b"] # here
+}

@@ -1,0 +1,2 @@
+# error: Blocks of type "probes" are not expected here
+probes {} # here
