@@ -23,8 +23,14 @@ type Snapshot struct {
 	// included. An instance is left out only when the agent confirmed, by a 404
 	// on agent/service/<id>, that it is gone (facts/consul.md 0.11).
 	Instances map[string]*Instance
-	// Checks are the agent's checks by check id.
+	// Checks are the agent's checks by check id. A check that names a service
+	// has its instance in Instances: a check of a service that was registered
+	// while the snapshot was read waits, with its service, for the next one.
 	Checks map[string]*Check
+	// Revision moves up whenever Node, Instances or Checks differ from those of
+	// the snapshot before. Equal revisions of one Watcher mean equal content
+	// (and the very same maps). The first snapshot has revision 1.
+	Revision uint64
 	// ReadAt is the moment before the first request of this snapshot was sent:
 	// whatever was acknowledged by the agent before it, the snapshot shows.
 	ReadAt time.Time

@@ -133,7 +133,7 @@ func (m *meta) set(key, value string) error {
 // misfits reports the keys that a probe of this kind has no use for.
 func (m *meta) misfits(kind Kind) error {
 	for _, key := range m.keys {
-		if kind != HTTP && slices.Contains(httpOnly, key) {
+		if kind != "" && kind != HTTP && slices.Contains(httpOnly, key) {
 			return fmt.Errorf("meta %s: a %s probe has no such attribute", key, kind)
 		}
 	}

@@ -1,0 +1,45 @@
+# What is needed: Go, make and Python 3. `make help` lists the targets.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+# The race detector needs cgo, which Go turns off where it finds no C compiler.
+RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test tools demo lint check clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/consul-hds, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/consul-hds ./cmd/consul-hds
+
+test: tools ## Run all tests: unit and end-to-end, with the race detector
+	$(if $(RACE),,@echo 'NOTE: no C compiler was found: the tests run without the race detector')
+	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -timeout 20m ./...
+
+tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
+	@$(GO) run -buildvcs=false ./test/lab/cmd/fetch
+
+demo: ## Watch an unhealthy instance leave Consul's routing and come back
+	@$(GO) build -buildvcs=false -o bin/demo ./test/demo
+	@bin/demo
+
+lint: ## golangci-lint where it is installed, else go vet and gofmt
+ifneq ($(shell command -v golangci-lint 2>/dev/null),)
+	golangci-lint run ./...
+else
+	@echo 'golangci-lint is not installed: go vet and gofmt only'
+	$(GO) vet ./...
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+	  echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+endif
+
+check: ## Prove the import rules, the tidy module and the formatted HCL
+	@$(GO) run -buildvcs=false ./test/check
+
+clean: ## Remove what was built here (not the cache of make tools)
+	rm -rf bin dist .lab

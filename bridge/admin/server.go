@@ -1,0 +1,160 @@
+// Package admin is the daemon's HTTP API: health, readiness, status, metrics,
+// reload and profiles. It knows the daemon by a small interface only.
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// ErrInvalid marks an error of Backend.Reload as the operator's: the new config
+// is not valid. It is answered with 400, any other error with 500.
+var ErrInvalid = errors.New("invalid configuration")
+
+// Backend is the daemon that the API speaks for. Its methods are called from
+// several goroutines and should answer quickly.
+type Backend interface {
+	// Ready returns nil if the daemon does its work, else what is missing.
+	Ready() error
+	// Status returns the present state.
+	Status() Status
+	// Reload reads the config again. After an error the old one goes on.
+	Reload() error
+}
+
+// Config is what a Server needs.
+type Config struct {
+	// Listen is the address (host:port) of the whole API. Whoever reaches it may
+	// reload and read everything, so it belongs on loopback. Required.
+	Listen string
+	// MetricsListen is the address of a second listener, which serves /metrics,
+	// /v1/health and /v1/ready only. Empty for none.
+	MetricsListen string
+	// EnableDebug serves /debug/pprof on Listen.
+	EnableDebug bool
+	// Backend is required.
+	Backend Backend
+	// Metrics serves /metrics. Required.
+	Metrics http.Handler
+	// Logger is told of the listeners. Default: none.
+	Logger hclog.Logger
+}
+
+// Server serves the API.
+type Server struct {
+	config    Config
+	listeners []*listener
+}
+
+// New makes a Server and opens nothing.
+func New(config Config) (*Server, error) {
+	switch {
+	case config.Listen == "":
+		return nil, errors.New("admin: an address to listen on is required")
+	case config.Backend == nil:
+		return nil, errors.New("admin: a backend is required")
+	case config.Metrics == nil:
+		return nil, errors.New("admin: a handler of metrics is required")
+	}
+	if config.Logger == nil {
+		config.Logger = hclog.NewNullLogger()
+	}
+	s := &Server{config: config}
+	s.listeners = append(s.listeners, newListener("admin", config.Listen, s.Handler(), config.Logger))
+	if config.MetricsListen != "" {
+		s.listeners = append(s.listeners, newListener("metrics", config.MetricsListen, s.MetricsHandler(), config.Logger))
+	}
+	return s, nil
+}
+
+// Run listens and serves until ctx ends, then lets running requests end for at
+// most a second and returns nil. An address that does not exist yet is waited
+// for; any other failure to listen is returned.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() { ended <- l.run(ctx) }()
+	}
+	var err error
+	for range s.listeners {
+		err = errors.Join(err, <-ended)
+		if err != nil {
+			cancel()
+		}
+	}
+	return err
+}
+
+// Ready returns nil if every listener is open.
+func (s *Server) Ready() error {
+	var err error
+	for _, l := range s.listeners {
+		err = errors.Join(err, l.ready())
+	}
+	return err
+}
+
+// Addr is the address of the main listener, with the port that was chosen for
+// port 0. It is empty while there is none.
+func (s *Server) Addr() string { return s.listeners[0].address() }
+
+// MetricsAddr is the same of the listener for metrics.
+func (s *Server) MetricsAddr() string {
+	if len(s.listeners) < 2 {
+		return ""
+	}
+	return s.listeners[1].address()
+}
+
+// Handler serves the whole API. It refuses requests that a web page might have
+// sent: for a host that is neither an IP address nor localhost (DNS rebinding),
+// and writes from another origin.
+func (s *Server) Handler() http.Handler {
+	all := s.publicRoutes()
+	all["/v1/status"] = get(s.status)
+	all["/v1/reload"] = route{method: http.MethodPut, handler: jsonHandler(s.reload)}
+	if s.config.EnableDebug {
+		addProfiles(all)
+	}
+	return guard(all)
+}
+
+// MetricsHandler serves what may be shown off the node.
+func (s *Server) MetricsHandler() http.Handler { return s.publicRoutes() }
+
+func (s *Server) publicRoutes() routes {
+	return routes{
+		"/metrics":   {method: http.MethodGet, handler: s.config.Metrics},
+		"/v1/health": get(s.health),
+		"/v1/ready":  get(s.ready),
+	}
+}
+
+// state is the answer of those that have nothing else to say.
+type state struct {
+	Status string `json:"status"`
+}
+
+func (s *Server) health(*http.Request) (any, error) { return state{"alive"}, nil }
+
+func (s *Server) ready(*http.Request) (any, error) {
+	if err := errors.Join(s.config.Backend.Ready(), s.Ready()); err != nil {
+		return nil, failure{http.StatusServiceUnavailable, err}
+	}
+	return state{"ready"}, nil
+}
+
+func (s *Server) status(*http.Request) (any, error) { return s.config.Backend.Status().finished(), nil }
+
+func (s *Server) reload(*http.Request) (any, error) {
+	err := s.config.Backend.Reload()
+	if errors.Is(err, ErrInvalid) {
+		return nil, failure{http.StatusBadRequest, err}
+	}
+	return state{"reloaded"}, err
+}

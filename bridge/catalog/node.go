@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+)
+
+// The pauses before agent/self is asked again.
+const (
+	selfForbiddenPause = 60 * time.Second
+	selfErrorPause     = 5 * time.Second
+)
+
+// identify learns the node's name and address: from the config, else from
+// agent/self, else the name from the checks, else what was known before. (The
+// address may also come with an answer of the doorbell.) What nobody tells stays
+// empty.
+func (w *Watcher) identify(ctx context.Context, checksNode string) {
+	node := w.config.Node
+	if node.Name == "" || node.Address == "" {
+		self, last := w.askedSelf(ctx), w.nodeTold()
+		node.Name = cmp.Or(node.Name, self.Name, checksNode, last.Name)
+		node.Address = cmp.Or(node.Address, self.Address, last.Address)
+	}
+	w.setNode(node)
+}
+
+// askedSelf returns what agent/self says of the node, nothing if it is refused.
+// It is asked once, and again after the agent was away. When it is refused, it
+// is asked again only while something is unknown, and rarely: the agent logs an
+// error for each refusal.
+func (w *Watcher) askedSelf(ctx context.Context) Node {
+	if w.self != nil {
+		return *w.self
+	}
+	known := w.nodeNow()
+	needless := !w.askSelf.IsZero() && known.Name != "" && known.Address != ""
+	if needless || time.Now().Before(w.askSelf) {
+		return Node{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, sideTimeout)
+	defer cancel()
+	self, err := w.agent.self(ctx)
+	if err == nil {
+		w.self = &self
+		return self
+	}
+	pause := selfErrorPause
+	if isStatus(err, http.StatusForbidden) {
+		pause = selfForbiddenPause
+	}
+	w.askSelf = time.Now().Add(pause)
+	w.log.Debug("agent/self does not tell the node's name and address", "error", err)
+	return Node{}
+}
+
+func (w *Watcher) nodeTold() Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.node
+}
+
+// nodeNow is the node as far as it is known, with the catalog's word included.
+func (w *Watcher) nodeNow() Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Node{Name: w.node.Name, Address: cmp.Or(w.node.Address, w.catalog)}
+}
+
+func (w *Watcher) setNode(n Node) {
+	w.mu.Lock()
+	news := !w.identified || n.Name != w.node.Name
+	w.node, w.identified = n, true
+	w.mu.Unlock()
+	if news {
+		poke(w.named)
+	}
+}
+
+// setCatalogAddress keeps the address that a doorbell answer told.
+func (w *Watcher) setCatalogAddress(address string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.catalog = address
+}

@@ -1,0 +1,72 @@
+package catalog
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestNodeFromConfigAsksNobody(t *testing.T) {
+	want := Node{Name: "n9", Address: "192.0.2.9"}
+	s := &stub{selfNode: Node{Name: "n1", Address: "192.0.2.1"}, checkNode: "n2"}
+	inFakeTime(t, s, Config{Node: want}, func(t *testing.T, w *Watcher) {
+		after(5 * time.Second)
+		assert.Equal(t, want, w.Snapshot().Node)
+		assert.Zero(t, s.seen().selves)
+		assert.Equal(t, 1, s.seen().bells)
+	})
+}
+
+func TestNodeFieldsAreFilledOneByOne(t *testing.T) {
+	s := &stub{selfNode: Node{Name: "n1", Address: "192.0.2.1"}}
+	inFakeTime(t, s, Config{Node: Node{Name: "n9"}}, func(t *testing.T, w *Watcher) {
+		assert.Equal(t, Node{Name: "n9", Address: "192.0.2.1"}, w.Snapshot().Node)
+	})
+}
+
+// Without agent:read the name comes from any check, the address from the bell.
+func TestNodeWithLeastPrivilege(t *testing.T) {
+	s := &stub{selfErr: status(http.StatusForbidden)}
+	s.bell = func(ctx context.Context, index uint64) (ring, error) {
+		if index == 0 {
+			return ring{node: Node{Name: "n1", Address: "192.0.2.1"}, index: 3}, nil
+		}
+		<-ctx.Done()
+		return ring{}, ctx.Err()
+	}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		after(5 * time.Second)
+		assert.Equal(t, Node{}, w.Snapshot().Node)
+		assert.Zero(t, s.seen().bells)
+		assert.Contains(t, w.Health().DoorbellErr, "unknown")
+		s.set(func(s *stub) { s.checkNode = "n1" })
+		after(5 * time.Second)
+		assert.Equal(t, Node{Name: "n1", Address: "192.0.2.1"}, w.Snapshot().Node)
+		assert.Empty(t, w.Health().DoorbellErr)
+		after(5 * time.Minute)
+		assert.Equal(t, 1, s.seen().selves, "all is known")
+	})
+}
+
+func TestNodeIsAskedAgainAfterTheAgentWasAway(t *testing.T) {
+	s := &stub{selfNode: Node{Name: "n1", Address: "192.0.2.1"}}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		s.set(func(s *stub) { s.err = status(500) })
+		after(10 * time.Second)
+		s.set(func(s *stub) { s.err = nil; s.selfNode = Node{Name: "n1", Address: "192.0.2.2"} })
+		after(10 * time.Second)
+		assert.Equal(t, "192.0.2.2", w.Snapshot().Node.Address)
+	})
+}
+
+func TestUnknownNodeIsAskedForOnceAMinute(t *testing.T) {
+	s := &stub{selfErr: status(http.StatusForbidden)}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		after(5*time.Minute + 30*time.Second)
+		assert.InDelta(t, 5, s.seen().selves, 1)
+		assert.Equal(t, Node{}, w.Snapshot().Node)
+	})
+}

@@ -1,0 +1,193 @@
+package catalog
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+)
+
+const (
+	// maxConfirmations bounds the questions after missing instances in one read.
+	maxConfirmations = 64
+	// confirmers is how many of them are open at once.
+	confirmers = 3
+	// forbiddenPause is how long an instance that the token may not read is kept
+	// without a further question: the agent logs an error for each refusal.
+	forbiddenPause = 30 * time.Second
+	// sideTimeout bounds what a snapshot can do without: a question that hangs
+	// must not keep the lists from being published.
+	sideTimeout = 2 * time.Second
+)
+
+// readOnce reads a snapshot and publishes it, or says why there is none.
+func (w *Watcher) readOnce(ctx context.Context) error {
+	start := time.Now()
+	snapshot, err := w.read(ctx, start)
+	if ctx.Err() != nil {
+		return ctx.Err() // shutting down: nobody's failure
+	}
+	if err != nil {
+		w.fail(err)
+	} else {
+		w.publish(snapshot)
+	}
+	w.metrics.SnapshotRead(time.Since(start), err)
+	return err
+}
+
+// read asks for services first and for checks second. In this order every
+// instance of the snapshot has the checks that came with its registration: read
+// the other way round, a service registered between the two would seem to have
+// lost the check that it carries. What remains, checks of services that are newer
+// than the list of services, is told by their service id and left out.
+func (w *Watcher) read(ctx context.Context, start time.Time) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	instances, err := w.agent.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	checks, node, err := w.agent.checks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.keepUnconfirmed(ctx, instances)
+	w.identify(ctx, node)
+	if err := ctx.Err(); err != nil {
+		return nil, err // late: it may be older than what others know by now
+	}
+	dropDangling(checks, instances)
+	return &Snapshot{Node: w.nodeNow(), Instances: instances, Checks: checks, ReadAt: start}, nil
+}
+
+func dropDangling(checks map[string]*Check, instances map[string]*Instance) {
+	maps.DeleteFunc(checks, func(_ string, c *Check) bool {
+		return c.ServiceID != "" && instances[c.ServiceID] == nil
+	})
+}
+
+// keepUnconfirmed puts the instances of the last snapshot that are not in this
+// list back into it, unless the agent confirms that they are gone. An answer
+// that was filtered by ACLs is a shorter list and no error, and under least
+// privilege every list is marked as filtered (facts/consul.md 0.11).
+func (w *Watcher) keepUnconfirmed(ctx context.Context, instances map[string]*Instance) {
+	missing := make(map[string]*missingInstance)
+	for id, old := range w.previous().Instances {
+		if instances[id] != nil {
+			continue
+		}
+		m := w.missing[id]
+		if m == nil {
+			m = &missingInstance{}
+		}
+		m.Instance = old
+		missing[id] = m
+	}
+	w.missing = missing
+	w.confirm(ctx)
+	for id, m := range missing {
+		if !m.gone {
+			instances[id] = m.Instance
+		}
+	}
+}
+
+// missingInstance is an instance that was in the last snapshot and is not in the
+// agent's list any more.
+type missingInstance struct {
+	*Instance
+	unaskable bool      // and was missing in the list before
+	askAgain  time.Time // not before then
+	gone      bool
+}
+
+// confirm asks for each of the missing. Their order is that of a map, thus
+// another one in each read: what is beyond the bound has its turn later.
+func (w *Watcher) confirm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sideTimeout)
+	defer cancel()
+	slots := make(chan struct{}, confirmers)
+	asked := 0
+	var group sync.WaitGroup
+	for id, m := range w.missing {
+		switch {
+		case !askable(id):
+			// Where the agent cannot be asked, two lists in a row have to do.
+			m.gone, m.unaskable = m.unaskable, true
+		case asked < maxConfirmations && !time.Now().Before(m.askAgain):
+			asked++
+			slots <- struct{}{}
+			group.Go(func() {
+				w.confirmOne(ctx, m)
+				<-slots
+			})
+		}
+	}
+	group.Wait()
+}
+
+func (w *Watcher) confirmOne(ctx context.Context, m *missingInstance) {
+	gone, err := w.agent.gone(ctx, m.ID)
+	m.gone = gone && err == nil
+	if isStatus(err, http.StatusForbidden) {
+		m.askAgain = time.Now().Add(forbiddenPause)
+	}
+	if err != nil {
+		w.log.Debug("instance is not listed, but may be there: kept", "service_id", m.ID, "error", err)
+	}
+}
+
+// previous returns the newest snapshot, an empty one before the first.
+func (w *Watcher) previous() *Snapshot {
+	if s := w.Snapshot(); s != nil {
+		return s
+	}
+	return &Snapshot{}
+}
+
+func (w *Watcher) publish(s *Snapshot) {
+	w.number(s)
+	w.mu.Lock()
+	recovered := !w.health.Synced
+	w.snapshot = s
+	w.health.Synced, w.health.LastSync, w.health.Err = true, s.ReadAt, ""
+	w.mu.Unlock()
+	if recovered {
+		w.log.Info("synced with the consul agent", "node", s.Node.Name, "instances", len(s.Instances))
+	}
+	w.metrics.Instances(len(s.Instances))
+	poke(w.updates)
+}
+
+// number gives s its revision. It compares content: no answer of the agent has
+// an index that could be trusted for it.
+func (w *Watcher) number(s *Snapshot) {
+	old := w.previous()
+	s.Revision = old.Revision
+	same := old.Revision > 0 && s.Node == old.Node &&
+		maps.EqualFunc(s.Instances, old.Instances, equal[Instance]) &&
+		maps.EqualFunc(s.Checks, old.Checks, equal[Check])
+	if same {
+		s.Instances, s.Checks = old.Instances, old.Checks
+	} else {
+		s.Revision++
+	}
+}
+
+func equal[T any](a, b *T) bool { return a == b || reflect.DeepEqual(a, b) }
+
+func (w *Watcher) fail(err error) {
+	w.self = nil // the agent may come back under another name or address
+	w.mu.Lock()
+	changed := w.health.Synced || w.health.Err == ""
+	w.health.Synced, w.health.Err = false, err.Error()
+	w.mu.Unlock()
+	if changed {
+		w.log.Warn("cannot read the consul agent, its last state stands", "error", err)
+	} else {
+		w.log.Debug("still cannot read the consul agent", "error", err)
+	}
+}

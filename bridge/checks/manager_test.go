@@ -1,0 +1,594 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+// fakeAgent answers as a real agent does, as far as TTL checks go: a check's
+// status survives to be registered again, what it does not know is ErrUnknown.
+type fakeAgent struct {
+	mu       sync.Mutex
+	services map[string]bool
+	checks   map[string]*catalog.Check
+	log      []string
+	at       []time.Time
+	// fail, if set, is asked before each write.
+	fail func(op, id string) error
+	// slow is how long each write takes.
+	slow time.Duration
+}
+
+func newFakeAgent(services ...string) *fakeAgent {
+	a := &fakeAgent{services: map[string]bool{}, checks: map[string]*catalog.Check{}}
+	for _, s := range services {
+		a.services[s] = true
+	}
+	return a
+}
+
+func (a *fakeAgent) note(op, id, more string) error {
+	a.mu.Lock()
+	slow := a.slow
+	a.mu.Unlock()
+	time.Sleep(slow)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.log = append(a.log, fmt.Sprint(op, " ", id, more))
+	a.at = append(a.at, time.Now())
+	if a.fail != nil {
+		return a.fail(op, id)
+	}
+	return nil
+}
+
+func (a *fakeAgent) Register(_ context.Context, r Registration) error {
+	if err := a.note("register", r.CheckID, " "+string(r.Status)); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.services[r.ServiceID] {
+		return ErrUnknown
+	}
+	c := &catalog.Check{ID: r.CheckID, Name: r.Name, ServiceID: r.ServiceID, Type: "ttl", Status: string(r.Status), Notes: r.Notes}
+	if old := a.checks[r.CheckID]; old != nil {
+		c.Status, c.Output = old.Status, old.Output
+	}
+	a.checks[r.CheckID] = c
+	return nil
+}
+
+func (a *fakeAgent) Update(_ context.Context, id string, s health.Status, output string) error {
+	if err := a.note("update", id, " "+string(s)); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.checks[id]
+	if c == nil {
+		return ErrUnknown
+	}
+	c.Status, c.Output = string(s), output
+	return nil
+}
+
+func (a *fakeAgent) Deregister(_ context.Context, id string) error {
+	if err := a.note("deregister", id, ""); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.checks[id] == nil {
+		return ErrUnknown
+	}
+	delete(a.checks, id)
+	return nil
+}
+
+// snapshot is what a read that begins now would show.
+func (a *fakeAgent) snapshot() *catalog.Snapshot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &catalog.Snapshot{ReadAt: time.Now(), Instances: map[string]*catalog.Instance{}, Checks: map[string]*catalog.Check{}}
+	for id := range a.services {
+		s.Instances[id] = &catalog.Instance{ID: id}
+	}
+	for id, c := range a.checks {
+		clone := *c
+		s.Checks[id] = &clone
+	}
+	return s
+}
+
+// writes returns the writes since the last call.
+func (a *fakeAgent) writes() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	log := a.log
+	a.log, a.at = nil, nil
+	return log
+}
+
+type noMetrics struct{ lost, refreshed atomic.Int64 }
+
+func (*noMetrics) CheckWrite(string, string, time.Duration) {}
+func (m *noMetrics) Refreshed()                             { m.refreshed.Add(1) }
+func (*noMetrics) Transition(string)                        {}
+func (*noMetrics) WriteDelay(time.Duration)                 {}
+func (m *noMetrics) CheckLost()                             { m.lost.Add(1) }
+
+const ttl = time.Minute
+
+// rig is a running manager on a fake agent in fake time. Its poll reads the
+// agent once a second, as the watcher does.
+type rig struct {
+	*Manager
+	agent   *fakeAgent
+	metrics *noMetrics
+}
+
+func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{agent: agent, metrics: &noMetrics{}}
+		again := make(chan struct{}, 1)
+		m, err := New(Config{
+			Agent: agent, TTL: ttl, OrphanGrace: ttl, Logger: hclog.NewNullLogger(), Metrics: r.metrics,
+			ReadAgain: func() {
+				select {
+				case again <- struct{}{}:
+				default:
+				}
+			},
+		})
+		require.NoError(t, err)
+		r.Manager = m
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = m.Run(ctx) })
+		group.Go(func() {
+			for tick := time.NewTicker(time.Second); ; {
+				select {
+				case <-ctx.Done():
+					tick.Stop()
+					return
+				case <-tick.C:
+				case <-again:
+					time.Sleep(time.Millisecond) // a read begins after it was asked for
+				}
+				m.Sync(agent.snapshot())
+			}
+		})
+		test(t, r)
+		cancel()
+		group.Wait()
+	})
+}
+
+func wanted(id string, s health.Status) Want {
+	return Want{CheckID: "hds:" + id, ServiceID: id, Name: "n", Status: s, Output: "out", Alive: true}
+}
+
+// settle lets everything happen that needs no time, after a snapshot.
+func (r *rig) settle() {
+	r.Sync(r.agent.snapshot())
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+}
+
+func TestARegistrationIsFollowedByAnUpdate(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Critical))
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes(), "nothing is written before a snapshot shows what is there")
+		r.settle()
+		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, r.agent.writes())
+		assert.Equal(t, State{Status: health.Critical, Output: "out"}, r.States()["hds:a"])
+		c := r.agent.snapshot().Checks["hds:a"]
+		assert.True(t, Ours(c))
+		assert.Equal(t, "out", c.Output)
+	})
+}
+
+func TestAStatusChangeIsWrittenAtOnceAndOnce(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Critical))
+		r.settle()
+		r.agent.writes()
+		r.Set(wanted("a", health.Passing))
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a passing"}, r.agent.writes())
+		r.Set(wanted("a", health.Passing))
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes(), "nothing that nothing needs")
+	})
+}
+
+func TestNoneRegistersNothing(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.None))
+		r.settle()
+		time.Sleep(2 * ttl)
+		assert.Empty(t, r.agent.writes())
+	})
+}
+
+func TestRefreshesComeOncePerThirdOfTheTTLAndSpread(t *testing.T) {
+	ids := make([]string, 90)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	run(t, newFakeAgent(ids...), func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		time.Sleep(ttl / 3)
+		r.agent.writes()
+		for range 6 {
+			time.Sleep(ttl / 3)
+			synctest.Wait()
+			log := r.agent.writes()
+			slices.Sort(log)
+			assert.Len(t, log, len(ids), "each once, nothing else")
+			assert.Len(t, slices.Compact(log), len(ids))
+		}
+		time.Sleep(2 * time.Second)
+		assert.InDelta(t, 9, len(r.agent.writes()), 7, "spread: a tenth of the period has a tenth of the writes")
+		assert.Positive(t, r.metrics.refreshed.Load())
+	})
+}
+
+func TestACheckThatIsNotAliveIsLeftToExpire(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		r.agent.writes()
+		time.Sleep(ttl)
+		r.agent.mu.Lock()
+		r.agent.checks["hds:a"].Status = "critical" // as the TTL does
+		r.agent.mu.Unlock()
+		time.Sleep(ttl)
+		assert.Empty(t, r.agent.writes(), "an expiry is not put right")
+		assert.Equal(t, health.Critical, r.States()["hds:a"].Status)
+		r.Set(wanted("a", health.Passing))
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a passing"}, r.agent.writes(), "until it is alive again")
+	})
+}
+
+func TestACheckThatComesAliveAgainIsRefreshedAtOnce(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		time.Sleep(ttl - time.Second)
+		r.agent.writes()
+		r.Set(wanted("a", health.Passing))
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a passing"}, r.agent.writes())
+	})
+}
+
+func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Warning))
+		r.settle()
+		r.agent.writes()
+		for range 3 {
+			time.Sleep(30 * time.Second)
+			r.agent.writes()
+			r.agent.mu.Lock()
+			delete(r.agent.checks, "hds:a")
+			r.agent.mu.Unlock()
+			time.Sleep(1100 * time.Millisecond)
+			synctest.Wait()
+			assert.Equal(t, []string{"register hds:a warning", "update hds:a warning"}, r.agent.writes())
+			assert.Equal(t, "out", r.agent.snapshot().Checks["hds:a"].Output)
+		}
+		assert.EqualValues(t, 3, r.metrics.lost.Load())
+	})
+}
+
+func TestALossDoesNotKeepAStaleCheckAlive(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		start := time.Now()
+		for time.Since(start) < 2*ttl {
+			time.Sleep(30 * time.Second)
+			r.agent.mu.Lock()
+			delete(r.agent.checks, "hds:a")
+			r.agent.mu.Unlock()
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			status := r.agent.snapshot().Checks["hds:a"].Status
+			if time.Since(start) < ttl {
+				assert.Equal(t, "passing", status, time.Since(start))
+			} else {
+				assert.Equal(t, "critical", status, time.Since(start))
+			}
+		}
+	})
+}
+
+func TestAnOlderSnapshotSaysNothingOfANewerWrite(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Sync(r.agent.snapshot())
+		before := r.agent.snapshot()
+		time.Sleep(time.Millisecond)
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.Sync(before)
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		assert.Zero(t, r.metrics.lost.Load())
+	})
+}
+
+func ownCheck(id, status string) *catalog.Check {
+	return &catalog.Check{ID: "hds:" + id, Name: "n", ServiceID: id, Type: "ttl", Status: status, Output: "old", Notes: Mark + " x"}
+}
+
+func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.checks["hds:a"] = ownCheck("a", "passing")
+	run(t, agent, func(t *testing.T, r *rig) {
+		w := wanted("a", health.Passing)
+		w.Output = "old"
+		r.Set(w)
+		r.settle()
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes())
+		time.Sleep(5 * time.Second)
+		for _, l := range agent.writes() {
+			assert.Equal(t, "update hds:a passing", l)
+		}
+		r.Reregister()
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes(), "as after a token change")
+	})
+}
+
+func TestAForeignCheckIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*catalog.Check){
+		"without the mark": func(c *catalog.Check) { c.Notes = "somebody's" }, "not a TTL check": func(c *catalog.Check) { c.Type = "http" },
+		"of another service": func(c *catalog.Check) { c.ServiceID = "b" }, "of the node": func(c *catalog.Check) { c.ServiceID = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a", "b")
+			agent.checks["hds:a"] = ownCheck("a", "passing")
+			change(agent.checks["hds:a"])
+			run(t, agent, func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.Critical))
+				r.settle()
+				assert.True(t, r.States()["hds:a"].Foreign)
+				time.Sleep(3 * ttl)
+				r.Withdraw("hds:a")
+				require.NoError(t, r.Flush(t.Context()))
+				time.Sleep(time.Second)
+				assert.Empty(t, agent.writes())
+			})
+		})
+	}
+}
+
+func TestOrphansAreKeptAliveForTheirGrace(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	agent.checks["hds:a"] = ownCheck("a", "passing")
+	agent.checks["other"] = &catalog.Check{ID: "other", ServiceID: "a", Type: "ttl", Notes: Mark, Status: "passing"}
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		assert.True(t, r.States()["hds:a"].Orphan)
+		time.Sleep(ttl - time.Second)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, len(agent.writes()), 4, "registered, told, and refreshed")
+		assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"deregister hds:a"}, agent.writes())
+		assert.Len(t, agent.snapshot().Checks, 1, "an id that is not ours is no orphan")
+		assert.Empty(t, r.States())
+	})
+}
+
+func TestAnOrphanThatIsWantedAgainStays(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.checks["hds:a"] = ownCheck("a", "passing")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		time.Sleep(ttl - time.Second)
+		r.Set(wanted("a", health.Passing))
+		time.Sleep(ttl)
+		assert.NotContains(t, agent.writes(), "deregister hds:a")
+		assert.False(t, r.States()["hds:a"].Orphan)
+	})
+}
+
+func TestWithdrawAndForget(t *testing.T) {
+	run(t, newFakeAgent("a", "b"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.Withdraw("hds:a")
+		r.Forget("hds:b")
+		synctest.Wait()
+		assert.Equal(t, []string{"deregister hds:a"}, r.agent.writes(), "a forgotten one went with its service")
+		assert.Empty(t, r.States())
+	})
+}
+
+func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.agent.mu.Lock()
+		delete(r.agent.checks, "hds:a")
+		r.agent.mu.Unlock()
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a critical", "register hds:a critical", "update hds:a critical"}, r.agent.writes())
+	})
+	run(t, newFakeAgent(), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		time.Sleep(time.Minute)
+		assert.Less(t, len(r.agent.writes()), 80, "a service that is gone makes no hot loop")
+	})
+}
+
+func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
+	for _, failure := range []error{errors.New("500"), ErrAway} {
+		ids := []string{"a", "b", "c", "d", "e"}
+		agent := newFakeAgent(ids...)
+		run(t, agent, func(t *testing.T, r *rig) {
+			for _, id := range ids {
+				r.Set(wanted(id, health.Passing))
+			}
+			r.settle()
+			agent.writes()
+			agent.mu.Lock()
+			agent.fail = func(string, string) error { return failure }
+			agent.mu.Unlock()
+			for range 60 { // a flapping instance, for a minute
+				r.Set(wanted("a", health.Critical))
+				time.Sleep(500 * time.Millisecond)
+				r.Set(wanted("a", health.Passing))
+				time.Sleep(500 * time.Millisecond)
+			}
+			r.Set(wanted("a", health.Critical))
+			assert.Less(t, len(agent.writes()), 200)
+			agent.mu.Lock()
+			agent.fail = nil
+			agent.mu.Unlock()
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+			log := agent.writes()
+			assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status, "the newest value wins")
+			assert.NotContains(t, log, "update hds:a passing", "there is no queue of old ones")
+		})
+	}
+}
+
+func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	agent.fail = func(_, id string) error {
+		if id == "hds:a" {
+			return ErrDenied
+		}
+		return nil
+	}
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		assert.Equal(t, health.Passing, r.States()["hds:b"].Status)
+		require.ErrorIs(t, r.States()["hds:a"].Err, ErrDenied)
+		time.Sleep(time.Minute)
+		assert.Less(t, len(agent.writes()), 20)
+	})
+}
+
+func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
+	ids := make([]string, 60)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.slow = 5 * time.Second
+		agent.mu.Unlock()
+		r.Reregister()
+		synctest.Wait()
+		agent.writes()
+		start := time.Now()
+		r.Set(wanted("s59", health.Critical))
+		for agent.snapshot().Checks["hds:s59"].Status != "critical" {
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, time.Since(start), 11*time.Second, "one write is waited for, and its own")
+	})
+}
+
+func TestFlushRefreshesWhatIsAlive(t *testing.T) {
+	run(t, newFakeAgent("a", "b"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		stale := wanted("b", health.Passing)
+		r.Set(stale)
+		r.settle()
+		stale.Alive = false
+		r.Set(stale)
+		r.agent.writes()
+		require.NoError(t, r.Flush(t.Context()))
+		assert.Equal(t, []string{"update hds:a passing"}, r.agent.writes())
+		r.agent.mu.Lock()
+		r.agent.slow = time.Hour
+		r.agent.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		assert.ErrorIs(t, r.Flush(ctx), context.DeadlineExceeded, "a flush is bounded")
+		r.agent.mu.Lock()
+		r.agent.slow = 0
+		r.agent.mu.Unlock()
+	})
+}
+
+func TestAnotherTTLRegistersEveryCheckAgain(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.Reconfigure(ttl, time.Hour)
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		r.Reconfigure(2*ttl, time.Hour)
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, r.agent.writes())
+	})
+}
+
+func TestRefreshAtIsAlwaysAheadWithinAPeriod(t *testing.T) {
+	epoch := time.Unix(1000, 0)
+	places := map[time.Duration]bool{}
+	for i := range 400 {
+		id := fmt.Sprint("hds:", i)
+		for ahead := time.Duration(0); ahead < 50*time.Second; ahead += 777 * time.Millisecond {
+			next := refreshAt(id, epoch, epoch.Add(ahead), 20*time.Second)
+			assert.True(t, next.After(epoch.Add(ahead)))
+			assert.LessOrEqual(t, next.Sub(epoch.Add(ahead)), 20*time.Second)
+			places[(next.Sub(epoch)%(20*time.Second)).Truncate(time.Second)] = true
+		}
+	}
+	assert.Len(t, slices.Collect(maps.Keys(places)), 20, "every second of the period has some")
+}

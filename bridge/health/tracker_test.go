@@ -1,0 +1,331 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return t0.Add(d) }
+
+var policy = Policy{
+	ReportInterval: 500 * time.Millisecond, StaleAfter: 10 * time.Second, AdoptTimeout: 20 * time.Second,
+	OnStale: Expire, InitialStatus: Critical,
+}
+
+// web is an HTTP probe of 1 s each, thresholds 1 and 2: its grace is 3.05 s, six
+// reports.
+var web = Definition{
+	Subject: "http GET http://127.0.0.1:80/", Grace: 3050 * time.Millisecond, Recovery: 2050 * time.Millisecond,
+	Expects: func(code int) bool { return code >= 200 && code <= 299 },
+}
+
+// says is an observation of the newest stream of observer a.
+func says(a Answer, reports int, now time.Time) Observation {
+	return Observation{Observer: "a", Stream: 1, Answer: a, Reports: reports, At: now}
+}
+
+func good(o Observation) Observation { o.WasHealthy = true; return o }
+
+func TestBadNewsWaitsForTheFirstProbeToEnd(t *testing.T) {
+	for _, a := range []Answer{Unhealthy, Timeout} {
+		assert.False(t, says(a, 0, t0).Counts(web.Grace, policy.ReportInterval), "the first echo is report 0")
+		assert.False(t, says(a, 6, t0).Counts(web.Grace, policy.ReportInterval), "6 × 500 ms is within 3.05 s")
+		assert.True(t, says(a, 7, t0).Counts(web.Grace, policy.ReportInterval), "7 × 500 ms is past 3.05 s")
+		assert.True(t, good(says(a, 0, t0)).Counts(web.Grace, policy.ReportInterval), "an endpoint that was healthy is known")
+	}
+	assert.True(t, says(Healthy, 0, t0).Counts(web.Grace, policy.ReportInterval), "good news counts at once")
+	assert.False(t, good(says(NoAnswer, 99, t0)).Counts(web.Grace, policy.ReportInterval), "no answer never counts")
+}
+
+func TestAnInstanceThatAppearsIsCriticalUntilItAnswers(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	tr.Appear(t0, "a node Envoy")
+	v, next := tr.Evaluate(t0, nil)
+	assert.Equal(t, Verdict{Phase: Pending, Status: Critical, Since: t0, Alive: true,
+		Output: "http GET http://127.0.0.1:80/: awaiting the first answer of a node Envoy"}, v)
+	assert.Equal(t, at(20*time.Second), next, "the adoption deadline")
+
+	v, _ = tr.Evaluate(at(time.Second), []Observation{says(Unhealthy, 1, at(time.Second))})
+	assert.Equal(t, Pending, v.Phase, "not yet probed is no answer")
+
+	v, _ = tr.Evaluate(at(2*time.Second), []Observation{good(says(Healthy, 3, at(2*time.Second)))})
+	assert.Equal(t, Verdict{Phase: Reported, Status: Passing, Since: at(2 * time.Second), Alive: true,
+		Output: "http GET http://127.0.0.1:80/: healthy, says Envoy a"}, v)
+}
+
+func TestAnInstanceThatWasThereHasNoCheckBeforeItsFirstAnswer(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	v, _ := tr.Evaluate(t0, []Observation{says(Unhealthy, 0, t0)})
+	assert.Equal(t, Verdict{Phase: Pending}, v)
+	v, _ = tr.Evaluate(at(25*time.Second), nil)
+	assert.Equal(t, Verdict{Phase: Pending, Overdue: true}, v, "no answer in time is told, and makes no check")
+	v, _ = tr.Evaluate(at(30*time.Second), []Observation{says(Unhealthy, 7, at(30*time.Second))})
+	assert.Equal(t, Critical, v.Status)
+	assert.Equal(t, Reported, v.Phase)
+}
+
+func TestInitialStatusNoneMakesNoCheck(t *testing.T) {
+	p := policy
+	p.InitialStatus = None
+	tr := NewTracker(web, p, t0)
+	tr.Appear(t0, "a node Envoy")
+	v, _ := tr.Evaluate(t0, nil)
+	assert.Equal(t, None, v.Status)
+}
+
+func TestAnAdoptedCheckStandsUntilTheFirstAnswer(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	tr.Adopt(t0, Passing, "as found")
+	tr.Adopt(t0, Critical, "too late")
+	v, next := tr.Evaluate(at(time.Second), []Observation{says(Unhealthy, 1, at(time.Second))})
+	assert.Equal(t, Verdict{Phase: Adopted, Status: Passing, Output: "as found", Since: t0, Alive: true}, v)
+	assert.Equal(t, at(20*time.Second), next)
+	v, _ = tr.Evaluate(at(5*time.Second), []Observation{says(Unhealthy, 8, at(5*time.Second))})
+	assert.Equal(t, Critical, v.Status)
+	assert.Equal(t, "http GET http://127.0.0.1:80/: unhealthy, says Envoy a", v.Output)
+}
+
+func TestTheAdoptionDeadlineLeavesRoomForALongGrace(t *testing.T) {
+	slow := web
+	slow.Grace = time.Minute
+	tr := NewTracker(slow, policy, t0)
+	tr.Adopt(t0, Passing, "as found")
+	_, next := tr.Evaluate(t0, nil)
+	assert.Equal(t, at(61*time.Second), next, "the grace and two reports")
+}
+
+func TestNewStreamsDoNotMoveTheAdoptionDeadline(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	tr.Adopt(t0, Passing, "as found")
+	for s := range 19 {
+		now := at(time.Duration(s) * time.Second)
+		v, _ := tr.Evaluate(now, []Observation{{Observer: "a", Stream: uint64(s + 1)}})
+		require.Equal(t, Adopted, v.Phase)
+		require.True(t, v.Alive)
+	}
+	v, _ := tr.Evaluate(at(20*time.Second), []Observation{{Observer: "a", Stream: 20}})
+	assert.Equal(t, Stale, v.Phase)
+	assert.False(t, v.Alive, "a crash-looping Envoy cannot keep a status alive")
+	v, _ = tr.Evaluate(at(21*time.Second), []Observation{{Observer: "a", Stream: 21}})
+	assert.Equal(t, Stale, v.Phase, "a new stream does not revive it")
+	v, _ = tr.Evaluate(at(22*time.Second), []Observation{good(Observation{Observer: "a", Stream: 21, Answer: Healthy, At: at(22 * time.Second)})})
+	assert.Equal(t, Reported, v.Phase, "an answer does")
+	assert.True(t, v.Alive)
+}
+
+func reported(t *testing.T, p Policy) *Tracker {
+	tr := NewTracker(web, p, t0)
+	v, next := tr.Evaluate(t0, []Observation{good(says(Healthy, 0, t0))})
+	require.Equal(t, Passing, v.Status)
+	require.Equal(t, at(10*time.Second), next)
+	return tr
+}
+
+func TestSilenceMakesStale(t *testing.T) {
+	for _, c := range []struct {
+		on     OnStale
+		status Status
+		alive  bool
+	}{{Expire, Passing, false}, {TurnCritical, Critical, true}, {Keep, Passing, true}} {
+		p := policy
+		p.OnStale = c.on
+		tr := reported(t, p)
+		v, _ := tr.Evaluate(at(9999*time.Millisecond), nil)
+		assert.Equal(t, Reported, v.Phase, c.on)
+		v, next := tr.Evaluate(at(10*time.Second), nil)
+		assert.Equal(t, Stale, v.Phase, c.on)
+		assert.Equal(t, c.status, v.Status, c.on)
+		assert.Equal(t, c.alive, v.Alive, c.on)
+		assert.Zero(t, next, c.on)
+	}
+}
+
+func TestAnOpenStreamThatSaysNothingNewIsNoAnswer(t *testing.T) {
+	tr := reported(t, policy)
+	v, _ := tr.Evaluate(at(10*time.Second), []Observation{good(says(Healthy, 0, t0))})
+	assert.Equal(t, Stale, v.Phase, "the report is 10 s old")
+}
+
+func TestANewStreamIsAwaitedLongerThanSilence(t *testing.T) {
+	tr := reported(t, policy)
+	v, next := tr.Evaluate(at(5*time.Second), []Observation{{Observer: "a", Stream: 2}})
+	assert.Equal(t, Adopted, v.Phase)
+	assert.Equal(t, at(20*time.Second), next, "counted from the last answer")
+	v, _ = tr.Evaluate(at(19*time.Second), nil)
+	assert.Equal(t, Adopted, v.Phase, "also when the stream is gone again")
+	v, _ = tr.Evaluate(at(20*time.Second), nil)
+	assert.Equal(t, Stale, v.Phase)
+}
+
+func TestTheOldStreamsWordCountsUntilTheNewOneHasOne(t *testing.T) {
+	tr := reported(t, policy)
+	slow := web
+	slow.Grace = 15 * time.Second
+	tr.Redefine(slow, policy, false)
+	old := good(says(Healthy, 9, at(time.Second)))
+	v, _ := tr.Evaluate(at(time.Second), []Observation{old, {Observer: "a", Stream: 2, Answer: Unhealthy, At: at(time.Second)}})
+	assert.Equal(t, Passing, v.Status, "the new stream's word does not count yet")
+	assert.Equal(t, Reported, v.Phase)
+	v, next := tr.Evaluate(at(2*time.Second), []Observation{{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 2, At: at(2 * time.Second)}})
+	assert.Equal(t, Adopted, v.Phase, "the old stream has ended")
+	assert.Equal(t, at(21*time.Second), next)
+	bad := Observation{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 31, At: at(17 * time.Second)}
+	v, _ = tr.Evaluate(at(17*time.Second), []Observation{good(says(Healthy, 40, at(17*time.Second))), bad})
+	assert.Equal(t, Critical, v.Status, "the newest stream of one node id counts")
+}
+
+func TestTheWorstOfTheFreshObserversWins(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	a := good(Observation{Observer: "a", Stream: 1, Answer: Healthy, At: t0})
+	b := good(Observation{Observer: "b", Stream: 2, Answer: Timeout, At: t0})
+	v, _ := tr.Evaluate(t0, []Observation{a, b})
+	assert.Equal(t, Critical, v.Status)
+	assert.Equal(t, "http GET http://127.0.0.1:80/: timeout, says Envoy b", v.Output)
+	a.At = at(11 * time.Second)
+	v, _ = tr.Evaluate(at(11*time.Second), []Observation{a, b})
+	assert.Equal(t, Passing, v.Status, "b is stale")
+	v, _ = tr.Evaluate(at(12*time.Second), []Observation{a})
+	assert.Equal(t, Passing, v.Status, "b is gone")
+}
+
+func TestTooManyRequestsIsAWarning(t *testing.T) {
+	tr := reported(t, policy)
+	say := func(s time.Duration, code int) Verdict {
+		o := good(says(Unhealthy, 9, at(s)))
+		o.Code = code
+		v, _ := tr.Evaluate(at(s), []Observation{o})
+		return v
+	}
+	assert.Equal(t, Warning, say(time.Second, 429).Status)
+	assert.Equal(t, Warning, say(2*time.Second, 200).Status, "recovering")
+	assert.Equal(t, Warning, say(4*time.Second, 200).Status, "recovering, for 2 s")
+	assert.Equal(t, Critical, say(4100*time.Millisecond, 200).Status, "for longer than a recovery takes")
+	assert.Equal(t, Critical, say(5*time.Second, 200).Status, "an expected code explains no critical")
+	v := say(6*time.Second, 429)
+	assert.Equal(t, Warning, v.Status)
+	assert.Contains(t, v.Output, "HTTP 429")
+	assert.Equal(t, Critical, say(7*time.Second, 503).Status)
+	assert.Equal(t, Critical, say(8*time.Second, 0).Status, "without a code")
+}
+
+func TestARecoveryEndsByTimeAlone(t *testing.T) {
+	tr := reported(t, policy)
+	o := good(says(Unhealthy, 9, at(time.Second)))
+	o.Code = 429
+	tr.Evaluate(at(time.Second), []Observation{o})
+	o.Code = 204
+	v, next := tr.Evaluate(at(2*time.Second), []Observation{o})
+	assert.Equal(t, Warning, v.Status)
+	assert.Equal(t, at(4050*time.Millisecond), next)
+	v, _ = tr.Evaluate(next, []Observation{o})
+	assert.Equal(t, Critical, v.Status)
+}
+
+func TestCodesOfOtherProbesSayNothing(t *testing.T) {
+	tcp := web
+	tcp.Expects = nil
+	tr := NewTracker(tcp, policy, t0)
+	o := good(says(Unhealthy, 9, t0))
+	o.Code = 429
+	v, _ := tr.Evaluate(t0, []Observation{o})
+	assert.Equal(t, Critical, v.Status)
+	assert.NotContains(t, v.Output, "429")
+}
+
+func TestDegradedIsAWarning(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	v, _ := tr.Evaluate(t0, []Observation{says(Degraded, 0, t0)})
+	assert.Equal(t, Warning, v.Status)
+}
+
+func TestTheOutputIsFixedAtTheTransition(t *testing.T) {
+	tr := reported(t, policy)
+	o := good(says(Unhealthy, 9, at(time.Second)))
+	o.Code = 500
+	v, _ := tr.Evaluate(at(time.Second), []Observation{o})
+	assert.Contains(t, v.Output, "HTTP 500")
+	o.Code = 503
+	again, _ := tr.Evaluate(at(2*time.Second), []Observation{o})
+	assert.Equal(t, v, again, "another code under the same status writes nothing")
+	o.Code = 200
+	tr2 := reported(t, policy)
+	v, _ = tr2.Evaluate(at(time.Second), []Observation{o})
+	assert.NotContains(t, v.Output, "200", "an expected code is that of a later probe")
+}
+
+func TestAnotherDefinitionKeepsTheStatus(t *testing.T) {
+	tr := reported(t, policy)
+	tr.Redefine(web, policy, true)
+	v, next := tr.Evaluate(at(3*time.Second), []Observation{{Observer: "a", Stream: 1}})
+	assert.Equal(t, Adopted, v.Phase)
+	assert.Equal(t, Passing, v.Status)
+	assert.Equal(t, at(20*time.Second), next)
+	tr.Redefine(web, policy, true)
+	v, _ = tr.Evaluate(at(20*time.Second), []Observation{{Observer: "a", Stream: 1}})
+	assert.Equal(t, Stale, v.Phase, "more definitions do not move the deadline")
+}
+
+func TestOutputsAreCutOnARune(t *testing.T) {
+	long := web
+	long.Subject = strings.Repeat("é", 600)
+	tr := NewTracker(long, policy, t0)
+	v, _ := tr.Evaluate(t0, []Observation{says(Healthy, 0, t0)})
+	assert.LessOrEqual(t, len(v.Output), 1024)
+	assert.Greater(t, len(v.Output), 1000)
+	assert.True(t, utf8.ValidString(v.Output))
+	assert.Equal(t, strings.Repeat("é", len(v.Output)/2), v.Output)
+}
+
+// TestVerdictsOfAnyHistory holds the promises that no history may break.
+func TestVerdictsOfAnyHistory(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := policy
+		p.OnStale = rapid.SampledFrom([]OnStale{Expire, TurnCritical, Keep}).Draw(rt, "on_stale")
+		tr := NewTracker(web, p, t0)
+		lastGood, now := time.Time{}, t0
+		if rapid.Bool().Draw(rt, "adopted") {
+			tr.Adopt(t0, Passing, "as found")
+			lastGood = t0
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 6000).Draw(rt, "ms")) * time.Millisecond)
+			var obs []Observation
+			for range rapid.IntRange(0, 3).Draw(rt, "observers") {
+				o := Observation{
+					Observer: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "observer"),
+					Stream:   rapid.Uint64Range(1, 9).Draw(rt, "stream"),
+					Answer:   Answer(rapid.IntRange(0, 4).Draw(rt, "answer")),
+					Code:     rapid.SampledFrom([]int{0, 200, 429, 500}).Draw(rt, "code"),
+					Reports:  rapid.IntRange(0, 20).Draw(rt, "reports"),
+					At:       now.Add(-time.Duration(rapid.IntRange(0, 15).Draw(rt, "age")) * time.Second),
+				}
+				o.WasHealthy = o.Answer == Healthy || rapid.Bool().Draw(rt, "was healthy")
+				if o.Answer == Healthy && o.At.After(lastGood) {
+					lastGood = o.At
+				}
+				obs = append(obs, o)
+			}
+			v, next := tr.Evaluate(now, obs)
+			if !next.IsZero() && !next.After(now) {
+				rt.Fatalf("next look at %s is not after %s", next, now)
+			}
+			if v.Status == Passing && v.Alive && p.OnStale != Keep && now.Sub(lastGood) >= 20*time.Second {
+				rt.Fatalf("kept passing alive %s after the last good answer", now.Sub(lastGood))
+			}
+			if v.Status == None && v.Output != "" || v.Status == None && v.Alive {
+				rt.Fatalf("a check that is not there is written: %+v", v)
+			}
+			if again, _ := tr.Evaluate(now, obs); again != v {
+				rt.Fatalf("the same look gives another verdict: %+v, then %+v", v, again)
+			}
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// envoyReady bounds the wait for the admin interface.
+const envoyReady = 20 * time.Second
+
+// EnvoyOptions of an Envoy with an HDS client.
+type EnvoyOptions struct {
+	// Name of the process and of its log; "envoy" when empty.
+	Name string
+	// NodeID and Cluster are the node's; Cluster is "lab" when empty.
+	NodeID, Cluster string
+	// Metadata is the node's.
+	Metadata map[string]any
+	// HDSAddr is where the daemon listens: unix:///path or host:port. Empty is
+	// an Envoy without HDS.
+	HDSAddr string
+	// Version is an exact Envoy version; empty takes what EnvoyBinary finds.
+	Version string
+	// LogLevel is Envoy's; "info" when empty.
+	LogLevel string
+	// Bootstrap is a whole bootstrap in JSON, as `consul connect envoy
+	// -bootstrap` prints it, into which the lab merges its admin address, the
+	// HDS client and, when set, the node.
+	Bootstrap []byte
+}
+
+// Envoy is a running Envoy.
+type Envoy struct {
+	*Process
+	nodeID string
+	admin  string
+}
+
+// StartEnvoy starts an Envoy with one worker and waits until its admin
+// interface answers, which says nothing of its HDS stream.
+func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error) {
+	binary, err := EnvoyBinary(ctx, opts.Version, l.opts.Progress)
+	if err != nil {
+		return nil, err
+	}
+	port, err := l.Port()
+	if err != nil {
+		return nil, err
+	}
+	name := l.uniqueName(opts.Name, "envoy")
+	overlay, err := bootstrapOverlay(opts, port)
+	if err != nil {
+		return nil, err
+	}
+	base := opts.Bootstrap
+	if len(base) == 0 {
+		base = []byte("{}")
+	}
+	file := l.Path(name + ".json")
+	if err := os.WriteFile(file, base, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the bootstrap of %s: %w", name, err)
+	}
+	if opts.LogLevel == "" {
+		opts.LogLevel = "info"
+	}
+	e := &Envoy{nodeID: opts.NodeID, admin: loopback(port)}
+	e.Process, err = l.start(name, binary, []string{"-c", file, "--config-yaml", string(overlay),
+		"--concurrency", "1", "--disable-hot-restart", "-l", opts.LogLevel}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.WaitReady(ctx); err != nil {
+		return nil, errors.Join(err, e.Kill())
+	}
+	return e, nil
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// bootstrapOverlay is the part of the bootstrap that the lab writes: admin,
+// node and HDS client, as JSON (which is YAML).
+func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
+	overlay := object{"admin": object{"address": socketAddress("127.0.0.1", adminPort)}}
+	if opts.NodeID != "" || len(opts.Bootstrap) == 0 {
+		node := object{"id": opts.NodeID, "cluster": opts.Cluster}
+		if opts.Cluster == "" {
+			node["cluster"] = "lab"
+		}
+		if opts.Metadata != nil {
+			node["metadata"] = opts.Metadata
+		}
+		overlay["node"] = node
+	}
+	if opts.HDSAddr != "" {
+		address, err := hdsAddress(opts.HDSAddr)
+		if err != nil {
+			return nil, err
+		}
+		overlay["hds_config"] = object{
+			"api_type": "GRPC", "transport_api_version": "V3",
+			"grpc_services": []any{object{"envoy_grpc": object{"cluster_name": "consul_hds"}}},
+		}
+		overlay["static_resources"] = object{"clusters": []any{hdsCluster(address)}}
+	}
+	return json.Marshal(overlay)
+}
+
+// hdsCluster is the static cluster of the daemon. Its keep-alive notices a
+// daemon that hangs.
+func hdsCluster(address object) object {
+	const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	keepalive := object{"interval": "10s", "timeout": "5s"}
+	return object{
+		"name": "consul_hds", "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": object{options: object{
+			"@type": "type.googleapis.com/" + options,
+			"explicit_http_config": object{
+				"http2_protocol_options": object{"connection_keepalive": keepalive},
+			},
+		}},
+		"load_assignment": object{
+			"cluster_name": "consul_hds",
+			"endpoints": []any{object{"lb_endpoints": []any{
+				object{"endpoint": object{"address": address}},
+			}}},
+		},
+	}
+}
+
+func hdsAddress(addr string) (object, error) {
+	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
+		return object{"pipe": object{"path": path}}, nil
+	}
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address of the HDS server: %w", err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, fmt.Errorf("address of the HDS server: %w", err)
+	}
+	return socketAddress(host, port), nil
+}
+
+func socketAddress(host string, port int) object {
+	return object{"socket_address": object{"address": host, "port_value": port}}
+}
+
+// NodeID is the id that the options gave.
+func (e *Envoy) NodeID() string { return e.nodeID }
+
+// AdminAddr is host:port of the admin interface; it survives restarts.
+func (e *Envoy) AdminAddr() string { return e.admin }
+
+// WaitReady waits until the admin interface answers.
+func (e *Envoy) WaitReady(ctx context.Context) error {
+	return e.until(ctx, envoyReady, func() error {
+		_, err := httpGet(ctx, "http://"+e.admin+"/server_info")
+		return err
+	})
+}
+
+// Stats are all counters and gauges, by name. Histograms are left out.
+func (e *Envoy) Stats(ctx context.Context) (map[string]uint64, error) {
+	body, err := httpGet(ctx, "http://"+e.admin+"/stats?histogram_buckets=none")
+	if err != nil {
+		return nil, fmt.Errorf("reading the stats of %s: %w", e.name, err)
+	}
+	stats := map[string]uint64{}
+	lines := bufio.NewScanner(strings.NewReader(string(body)))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			stats[name] = n
+		}
+	}
+	return stats, lines.Err()
+}
+
+// Stat is one counter or gauge, as hds_delegate.requests; 0 when Envoy does not
+// have it.
+func (e *Envoy) Stat(ctx context.Context, name string) (uint64, error) {
+	stats, err := e.Stats(ctx)
+	return stats[name], err
+}
+
+// Restart ends Envoy with sig, starts it again and waits for its admin
+// interface.
+func (e *Envoy) Restart(ctx context.Context, sig syscall.Signal) error {
+	if err := e.restart(ctx, sig); err != nil {
+		return err
+	}
+	return e.WaitReady(ctx)
+}
