@@ -587,7 +587,7 @@ func TestRefreshAtIsAlwaysAheadWithinAPeriod(t *testing.T) {
 			next := refreshAt(id, epoch, epoch.Add(ahead), 20*time.Second)
 			assert.True(t, next.After(epoch.Add(ahead)))
 			assert.LessOrEqual(t, next.Sub(epoch.Add(ahead)), 20*time.Second)
-			places[(next.Sub(epoch)%(20*time.Second)).Truncate(time.Second)] = true
+			places[(next.Sub(epoch) % (20 * time.Second)).Truncate(time.Second)] = true
 		}
 	}
 	assert.Len(t, slices.Collect(maps.Keys(places)), 20, "every second of the period has some")

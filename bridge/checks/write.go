@@ -180,7 +180,10 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 			delete(m.entries, j.id)
 		}
 	case errors.Is(err, ErrUnknown):
-		e.unsure, e.retry = true, time.Time{}
+		e.unsure = true
+		if e.failures == 1 {
+			e.retry = time.Time{} // the next snapshot explains the first failure
+		}
 		m.config.ReadAgain()
 	case errors.Is(err, ErrDenied):
 	default:
