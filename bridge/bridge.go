@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -36,9 +35,9 @@ type ConsulConfig struct {
 	// changes. At most one of them is set.
 	Token, TokenFile     string
 	Namespace, Partition string
-	// Node replaces what the agent says of its node, where set.
-	Node         catalog.Node
-	PollInterval time.Duration
+	// NodeName and NodeAddress replace what the agent says of its node, where set.
+	NodeName, NodeAddress string
+	PollInterval          time.Duration
 	// CAFile, CertFile, KeyFile, ServerName and SkipVerify are for https.
 	CAFile, CertFile, KeyFile, ServerName string
 	SkipVerify                            bool
@@ -66,8 +65,29 @@ type Settings struct {
 	Rules probe.Rules
 	// NodeIDs are globs of the node ids that are node Envoys.
 	NodeIDs []string
-	Policy  health.Policy
+	// ReportInterval is the pause between two reports of an Envoy.
+	ReportInterval time.Duration
 	// TTL is that of every check; OrphanGrace is how long a check that no probe
 	// explains is kept.
 	TTL, OrphanGrace time.Duration
+	// StaleAfter is how long a probe may go without an answer, AdoptTimeout how
+	// long a check may await one as it stands.
+	StaleAfter, AdoptTimeout time.Duration
+	// OnStale is expire, critical or keep.
+	OnStale string
+	// InitialStatus of an instance that appears is critical, warning, passing or
+	// none.
+	InitialStatus string
+}
+
+// policy is the part of the settings that verdicts are made by.
+func (s Settings) policy() health.Policy {
+	initial := health.Status(s.InitialStatus)
+	if s.InitialStatus == "none" {
+		initial = health.None
+	}
+	return health.Policy{
+		ReportInterval: s.ReportInterval, StaleAfter: s.StaleAfter, AdoptTimeout: s.AdoptTimeout,
+		OnStale: health.OnStale(s.OnStale), InitialStatus: initial,
+	}
 }

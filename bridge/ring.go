@@ -174,12 +174,12 @@ func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
 	t := r.tracked[p.CheckID]
 	switch {
 	case t == nil:
-		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.Policy, r.born[p.ServiceID])}
+		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.policy(), r.born[p.ServiceID])}
 		r.tracked[p.CheckID] = t
 	case t.probe != p:
 		anew := t.probe.Cluster != p.Cluster
 		t.probe = p
-		t.tracker.Redefine(definition(p), r.settings.Policy, anew)
+		t.tracker.Redefine(definition(p), r.settings.policy(), anew)
 	}
 	if c := r.snap.Checks[p.CheckID]; c != nil && checks.Ours(c) {
 		t.tracker.Adopt(now, health.Status(c.Status), c.Output)
@@ -248,9 +248,9 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 func (r *ring) reload(s Settings) {
 	r.step(func(now time.Time) {
 		r.settings = s
-		r.plan.NodeIDs, r.plan.ReportInterval = s.NodeIDs, s.Policy.ReportInterval
+		r.plan.NodeIDs, r.plan.ReportInterval = s.NodeIDs, s.ReportInterval
 		for _, t := range r.tracked {
-			t.tracker.Redefine(definition(t.probe), s.Policy, false)
+			t.tracker.Redefine(definition(t.probe), s.policy(), false)
 		}
 		r.writer.Reconfigure(s.TTL, s.OrphanGrace)
 		if r.snap != nil {

@@ -52,7 +52,7 @@ func New(config Config) (*Bridge, error) {
 		source: b.watcher, observers: b.server, writer: b.manager, gauges: b.metrics,
 		logger: config.Logger.Named("ring"), settings: config.Settings, start: time.Now(),
 		plan: hds.PlanConfig{
-			NodeIDs: config.Settings.NodeIDs, ReportInterval: config.Settings.Policy.ReportInterval,
+			NodeIDs: config.Settings.NodeIDs, ReportInterval: config.Settings.ReportInterval,
 			Namespace: config.Consul.Namespace, Partition: config.Consul.Partition,
 		},
 		tracked: map[string]*tracked{}, born: map[string]time.Time{},
@@ -72,7 +72,7 @@ func (b *Bridge) makeConsul() (err error) {
 		return err
 	}
 	b.watcher, err = catalog.New(catalog.Config{
-		Client: client, Node: c.Node, Namespace: c.Namespace, Partition: c.Partition,
+		Client: client, Node: catalog.Node{Name: c.NodeName, Address: c.NodeAddress}, Namespace: c.Namespace, Partition: c.Partition,
 		PollInterval: c.PollInterval, Logger: b.config.Logger.Named("catalog"), Metrics: b.metrics,
 	})
 	if err != nil {

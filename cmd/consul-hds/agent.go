@@ -14,8 +14,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/consul-hds/consul-hds/bridge"
-	"github.com/consul-hds/consul-hds/bridge/catalog"
-	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/config"
 )
 
@@ -130,9 +128,8 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 		Consul: bridge.ConsulConfig{
 			Address: c.Consul.Address, Token: c.Consul.Token, TokenFile: c.Consul.TokenFile,
 			Namespace: c.Consul.Namespace, Partition: c.Consul.Partition,
-			Node:         catalog.Node{Name: c.Consul.NodeName, Address: c.Consul.NodeAddress},
-			PollInterval: c.Consul.PollInterval,
-			CAFile:       c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
+			NodeName: c.Consul.NodeName, NodeAddress: c.Consul.NodeAddress, PollInterval: c.Consul.PollInterval,
+			CAFile: c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
 			ServerName: c.Consul.TLS.ServerName, SkipVerify: c.Consul.TLS.SkipVerify,
 		},
 		HDS: bridge.HDSConfig{
@@ -146,16 +143,11 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 
 // settings is the part of the configuration that a reload can change.
 func settings(c *config.Config) bridge.Settings {
-	initial := health.Status(c.Checks.InitialStatus)
-	if c.Checks.InitialStatus == "none" {
-		initial = health.None
-	}
 	return bridge.Settings{
-		Rules: c.Rules(), NodeIDs: c.HDS.NodeIDs, TTL: c.Checks.TTL, OrphanGrace: c.Checks.OrphanGrace,
-		Policy: health.Policy{
-			ReportInterval: c.HDS.ReportInterval, StaleAfter: c.Checks.StaleAfter, AdoptTimeout: c.Checks.AdoptTimeout,
-			OnStale: health.OnStale(c.Checks.OnStale), InitialStatus: initial,
-		},
+		Rules: c.Rules(), NodeIDs: c.HDS.NodeIDs, ReportInterval: c.HDS.ReportInterval,
+		TTL: c.Checks.TTL, OrphanGrace: c.Checks.OrphanGrace,
+		StaleAfter: c.Checks.StaleAfter, AdoptTimeout: c.Checks.AdoptTimeout,
+		OnStale: c.Checks.OnStale, InitialStatus: c.Checks.InitialStatus,
 	}
 }
 

@@ -129,10 +129,12 @@ func (c *Consul) WaitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(checks) == 0 || checks.AggregatedStatus() != api.HealthPassing {
-			return fmt.Errorf("node %s is not in the catalog yet", c.opts.NodeName)
+		for _, check := range checks {
+			if check.CheckID == "serfHealth" && check.Status == api.HealthPassing {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("node %s is not alive in the catalog yet", c.opts.NodeName)
 	})
 }
 

@@ -36,6 +36,7 @@ type Daemon struct {
 	*Process
 	binary string
 	config string
+	data   string
 	admin  string
 	socket string
 }
@@ -72,12 +73,12 @@ func (d *Daemon) baseConfig(l *Lab, name string, consul *Consul) (string, error)
 	if err != nil {
 		return "", err
 	}
-	d.admin = loopback(port)
+	d.admin, d.data = loopback(port), l.Path(name+"-data")
 	if d.socket, err = l.SocketPath(name + ".sock"); err != nil {
 		return "", err
 	}
 	config := fmt.Sprintf("log_level = \"debug\"\ndata_dir  = %q\n\nadmin {\n  listen = %q\n}\n\nhds {\n  listen = [%q]\n}\n",
-		l.Path(name+"-data"), d.admin, d.HDSAddr())
+		d.data, d.admin, d.HDSAddr())
 	if consul != nil {
 		config += fmt.Sprintf("\nconsul {\n  address = %q\n}\n", consul.HTTPAddr())
 	}
@@ -98,6 +99,10 @@ func (d *Daemon) Binary() string { return d.binary }
 
 // AdminAddr is host:port of the HTTP interface; it survives restarts.
 func (d *Daemon) AdminAddr() string { return d.admin }
+
+// DataDir is the data_dir that the lab's own configuration sets; the daemon
+// makes it.
+func (d *Daemon) DataDir() string { return d.data }
 
 // HDSAddr is the unix:// address of the HDS listener that the lab's own
 // configuration sets.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +76,7 @@ func lockFile(ctx context.Context, path string, progress io.Writer) (unlock func
 		}
 		if time.Since(told) > progressEvery {
 			told = time.Now()
-			say(progress, start, "waiting for another process that fetches %s", filepath.Base(path))
+			say(progress, start, "waiting for another process that fetches %s", strings.TrimSuffix(filepath.Base(path), ".lock"))
 		}
 		select {
 		case <-ctx.Done():

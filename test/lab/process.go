@@ -118,13 +118,18 @@ func startTied(cmd *exec.Cmd, ended func(error)) error {
 
 // runTied runs a command to its end, or kills its process group when ctx ends.
 func runTied(ctx context.Context, cmd *exec.Cmd) error {
-	done := make(chan error, 1)
-	if err := startTied(cmd, func(err error) { done <- err }); err != nil {
+	var result error // valid once done is closed
+	done := make(chan struct{})
+	err := startTied(cmd, func(err error) {
+		result = err
+		close(done)
+	})
+	if err != nil {
 		return err
 	}
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return result
 	case <-ctx.Done():
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-done

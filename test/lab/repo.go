@@ -50,7 +50,8 @@ func isRoot(dir string) bool {
 // working tree into the work folder by the first call.
 func (l *Lab) DaemonBinary(ctx context.Context) (string, error) {
 	l.buildOnce.Do(func() {
-		if l.binary = os.Getenv("LAB_DAEMON"); l.binary != "" {
+		if path := os.Getenv("LAB_DAEMON"); path != "" {
+			l.binary, l.buildErr = filepath.Abs(path)
 			return
 		}
 		start := time.Now()

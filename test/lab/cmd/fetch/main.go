@@ -12,8 +12,9 @@ import (
 
 func main() {
 	ctx, stop := lab.SignalContext(context.Background())
-	defer stop()
-	if err := run(ctx); err != nil {
+	err := run(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "fetch:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	w.twoInstances(map[string]string{"hds": "http"})
+	output := w.check("hds:web-2").Output
+	back := func(how string, lose func()) {
+		lose()
+		for id, status := range asTheyAre {
+			took := w.eventually(2*time.Second+slack, w.has(id, status))
+			t.Logf("%s: %s is back after %s", how, id, took.Round(time.Millisecond))
+		}
+		w.eventually(slack, func() error {
+			if o := w.check("hds:web-2").Output; o != output {
+				return fmt.Errorf("the output is %q", o)
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		back("deregistered by hand", func() {
+			for id := range asTheyAre {
+				require.NoError(t, w.client.Agent().CheckDeregister(id))
+			}
+		})
+	}
+	back("replaced", func() {
+		for _, id := range []string{"web-1", "web-2"} {
+			s, _, err := w.client.Agent().Service(id, nil)
+			require.NoError(t, err)
+			require.NoError(t, w.client.Agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
+				ID: id, Name: s.Service, Address: s.Address, Port: s.Port, Meta: s.Meta, Tags: []string{"canary"},
+			}, api.ServiceRegisterOpts{ReplaceExistingChecks: true}))
+		}
+	})
+}
+
+func TestAForeignCheckWithOurIDIsLeftAlone(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	one, two := w.app(), w.app()
+	w.register("web-1", one.Port(), nil)
+	require.NoError(t, w.client.Agent().CheckRegister(&api.AgentCheckRegistration{
+		ID: "hds:web-1", Name: "theirs", ServiceID: "web-1", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "warning"},
+	}))
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.register("web-2", two.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+	w.eventually(patience, func() error {
+		if p := w.problems("web-1"); len(p) != 1 || !strings.Contains(p[0], `"hds:web-1" belongs to a check that consul-hds did not make`) {
+			return fmt.Errorf("problems are %q", p)
+		}
+		return nil
+	})
+	w.always(time.Second, w.has("hds:web-1", api.HealthWarning))
+	c := w.check("hds:web-1")
+	assert.Equal(t, []string{"theirs", "", ""}, []string{c.Name, c.Notes, c.Output})
+	require.NoError(t, w.client.Agent().CheckDeregister("hds:web-1"))
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, func() error {
+		if p := w.problems("web-1"); len(p) != 0 {
+			return fmt.Errorf("problems are %q", p)
+		}
+		return nil
+	})
+}
+
+func TestARegistrationMayCarryTheCheck(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	one := w.app()
+	require.NoError(t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "web-1", Name: "web", Address: "127.0.0.1", Port: one.Port(), Meta: map[string]string{"hds": "http"},
+		Check: &api.AgentServiceCheck{CheckID: "hds:web-1", TTL: "1h", Status: "critical", Notes: "consul-hds: carried by the registration"},
+	}))
+	require.NoError(t, w.has("hds:web-1", api.HealthCritical)(), "there is no instant without it")
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	one.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+}
+
+func TestOrphansAreKeptAndThenRemoved(t *testing.T) {
+	w := newConsul(t, lab.ConsulOptions{})
+	one := w.app()
+	w.register("web-1", one.Port(), nil)
+	for id, notes := range map[string]string{"hds:web-1": "consul-hds: of an earlier life", "hds.x:web-1": "somebody's", "other": "consul-hds: no id of ours"} {
+		require.NoError(t, w.client.Agent().CheckRegister(&api.AgentCheckRegistration{
+			ID: id, Name: id, Notes: notes, ServiceID: "web-1", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "passing"},
+		}))
+	}
+	w.startDaemon(quick + "checks {\n  orphan_grace = \"3s\"\n}\n")
+	w.always(2*time.Second, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, w.has("hds:web-1", ""))
+	time.Sleep(time.Second)
+	assert.Len(t, w.checks(), 2, "only ours")
+}
+
+func TestAProbeThatIsWithdrawnTakesItsCheckAlong(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	one := w.app()
+	one.SetStatus(500)
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, func() error {
+		if c, _ := w.status().Check("hds:web-1"); c.Phase != "reported" || c.Status != "critical" {
+			return fmt.Errorf("it is %+v", c)
+		}
+		return nil
+	})
+	w.register("web-1", one.Port(), map[string]string{"hds": "off"})
+	w.eventually(2*time.Second, w.has("hds:web-1", ""))
+	assert.Equal(t, []string{"web-1"}, w.passing("web"))
+}
+
+func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
+	w := newConsul(t, lab.ConsulOptions{})
+	proxy := newCountingProxy(t, w.consul.HTTPAddr())
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{
+		Consul: w.consul, Config: withNode("checks {\n  ttl = \"12s\"\n}\n" + quick), Args: []string{"-consul-address", proxy.addr},
+	})
+	require.NoError(t, err)
+	w.daemon = d
+	w.ends(d.Process)
+	require.NoError(t, d.WaitReady(w.ctx))
+	w.startEnvoy(theNode)
+	const n = 20
+	for i := range n {
+		w.register(fmt.Sprintf("s%d-1", i), w.app().Port(), map[string]string{"hds": "http"})
+	}
+	for i := range n {
+		w.eventually(patience, w.has(fmt.Sprintf("hds:s%d-1", i), api.HealthPassing))
+	}
+	time.Sleep(4 * time.Second) // one period, after which all is steady
+	index := w.checkIndexes()
+	proxy.reset()
+	const periods = 3
+	time.Sleep(periods * 4 * time.Second)
+	writes := proxy.writes()
+	total := 0
+	for path, count := range writes {
+		assert.Regexp(t, `^PUT /v1/agent/check/update/hds:s\d+-1$`, path)
+		assert.InDelta(t, periods, count, 1, path)
+		total += count
+	}
+	assert.Len(t, writes, n)
+	assert.InDelta(t, n*periods, total, n)
+	assert.Equal(t, index, w.checkIndexes(), "the servers have not been troubled")
+	t.Logf("%d writes for %d instances in %d periods of a third of the TTL", total, n, periods)
+}
+
+// checkIndexes are the modify indexes of the node's checks in the catalog.
+func (w *world) checkIndexes() map[string]uint64 {
+	w.t.Helper()
+	list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
+	require.NoError(w.t, err)
+	out := map[string]uint64{}
+	for _, c := range list {
+		out[c.CheckID] = c.ModifyIndex
+	}
+	return out
+}
+
+func TestASecondDaemonIsStoppedByTheLock(t *testing.T) {
+	w := newWorld(t, quick)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	port, err := theLab.Port()
+	require.NoError(t, err)
+	admin, err := theLab.Port()
+	require.NoError(t, err)
+	out, code, err := w.daemon.Command(ctx, "agent", "-data-dir", w.daemon.DataDir(),
+		"-hds-listen", fmt.Sprintf("127.0.0.1:%d", port), "-admin-listen", fmt.Sprintf("127.0.0.1:%d", admin))
+	require.NoError(t, err)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, fmt.Sprintf("is held by another consul-hds agent, pid %d", w.daemon.Pid()))
+	require.NoError(t, w.daemon.WaitReady(w.ctx), "the first one goes on")
+}

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+// registerSidecar registers a sidecar for an instance, as connect.sidecar_service
+// does, with a local address of its own.
+func (w *world) registerSidecar(parent, localAddress string, localPort int) string {
+	w.t.Helper()
+	name, _, _ := strings.Cut(parent, "-")
+	id := parent + "-sidecar-proxy"
+	require.NoError(w.t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: id, Name: name + "-sidecar-proxy", Kind: api.ServiceKindConnectProxy, Address: "127.0.0.1", Port: 21000,
+		Proxy: &api.AgentServiceConnectProxyConfig{
+			DestinationServiceName: name, DestinationServiceID: parent,
+			LocalServiceAddress: localAddress, LocalServicePort: localPort,
+		},
+		Checks: api.AgentServiceChecks{{AliasService: parent}},
+	}))
+	return id
+}
+
+// observer is an observer of the status by node id.
+func (w *world) observer(id string) (o lab.StatusObserver) {
+	w.t.Helper()
+	for _, o = range w.status().Observers {
+		if o.NodeID == id {
+			return o
+		}
+	}
+	w.t.Fatalf("no observer %s", id)
+	return o
+}
+
+func TestASidecarProbesItsOwnInstanceAndNothingElse(t *testing.T) {
+	w := newWorld(t, quick)
+	hidden, other := w.app(), w.app()
+	// The registered port is nobody's: only the sidecar knows the app's own.
+	w.register("web-1", 1, map[string]string{"hds": "http"})
+	w.register("web-2", other.Port(), map[string]string{"hds": "http"})
+	id := w.registerSidecar("web-1", "127.0.0.1", hidden.Port())
+	w.startEnvoy(theNode)
+	w.startEnvoy(id)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+	one, _ := w.status().Check("hds:web-1")
+	two, _ := w.status().Check("hds:web-2")
+	assert.Equal(t, []string{id}, one.Observers)
+	assert.Equal(t, fmt.Sprint("127.0.0.1:", hidden.Port()), one.Target)
+	assert.Equal(t, []string{theNode}, two.Observers)
+	assert.Equal(t, []any{"sidecar", 1}, []any{w.observer(id).Kind, w.observer(id).Probes})
+	assert.Equal(t, []any{"node", 1}, []any{w.observer(theNode).Kind, w.observer(theNode).Probes})
+
+	hidden.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	require.NoError(t, w.has("hds:web-2", api.HealthPassing)())
+	w.eventually(patience, func() error { // the alias takes the sidecar out
+		entries, _, err := w.client.Health().Connect("web", "", true, nil)
+		if err != nil || len(entries) != 0 {
+			return fmt.Errorf("%d sidecars are passing, %w", len(entries), err)
+		}
+		return nil
+	})
+}
+
+func TestAnUnknownEnvoyProbesNothingUntilItIsKnown(t *testing.T) {
+	w := newWorld(t, quick+"hds {\n  node_ids = [\"*\"]\n}\n")
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http", "hds_observer": "sidecar"})
+	e := w.startEnvoy("web-1-sidecar-proxy")
+	w.eventually(patience, func() error {
+		if o := w.observer("web-1-sidecar-proxy"); o.Kind != "unknown" || o.Probes != 0 || !o.Applied {
+			return fmt.Errorf("it is %+v", o)
+		}
+		return nil
+	})
+	w.eventually(patience, func() error {
+		for _, p := range w.status().Problems {
+			if strings.Contains(p.Message, `Envoy "web-1-sidecar-proxy" is unknown and probes nothing`) {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems are %v", w.status().Problems)
+	})
+	assert.Zero(t, one.Hits())
+
+	w.registerSidecar("web-1", "127.0.0.1", one.Port())
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	assert.Equal(t, "sidecar", w.observer("web-1-sidecar-proxy").Kind)
+
+	w.deregister("web-1-sidecar-proxy")
+	w.eventually(patience, func() error {
+		if o := w.observer("web-1-sidecar-proxy"); o.Kind != "unknown" || o.Probes != 0 {
+			return fmt.Errorf("it is %+v", o)
+		}
+		return nil
+	})
+	w.registerSidecar("web-1", "127.0.0.1", one.Port())
+	w.eventually(patience, func() error {
+		if o := w.observer("web-1-sidecar-proxy"); o.Kind != "sidecar" || o.Probes != 1 || !o.Applied {
+			return fmt.Errorf("it is %+v", o)
+		}
+		return nil
+	})
+	w.always(2*time.Second, w.has("hds:web-1", api.HealthPassing))
+	errors, err := e.Stat(w.ctx, "hds_delegate.errors")
+	require.NoError(t, err)
+	assert.Zero(t, errors)
+}
+
+func TestTwoNodeEnvoysAndTheWorstWins(t *testing.T) {
+	w := newWorld(t, quick+"hds {\n  node_ids = [\"node-*\"]\n}\n")
+	a, b := w.startEnvoy("node-a"), w.startEnvoy("node-b")
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	c, _ := w.status().Check("hds:web-1")
+	assert.Equal(t, []string{"node-a", "node-b"}, c.Observers)
+	require.NoError(t, a.Kill())
+	one.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	require.NoError(t, b.Kill())
+	require.NoError(t, a.Start())
+	one.SetStatus(200)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+}
+
+func TestEnvoysConnectByLoopbackTCP(t *testing.T) {
+	port, err := theLab.Port()
+	require.NoError(t, err)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	w := newConsul(t, lab.ConsulOptions{})
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(quick), Args: []string{"-hds-listen", addr}})
+	require.NoError(t, err)
+	w.daemon = d
+	w.ends(d.Process)
+	require.NoError(t, d.WaitReady(w.ctx))
+	e, err := theLab.StartEnvoy(w.ctx, lab.EnvoyOptions{NodeID: theNode, HDSAddr: addr})
+	require.NoError(t, err)
+	w.ends(e.Process)
+	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	assert.Regexp(t, `^tcp:127\.0\.0\.1:\d+$`, w.observer(theNode).Peer)
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+// sampler looks at the catalog each 20 ms, and notes every status that a check
+// has had other than the one it should have.
+type sampler struct {
+	stop    chan struct{}
+	done    sync.WaitGroup
+	samples int
+	wrong   []string
+}
+
+func (w *world) sample(want map[string]string) *sampler {
+	s := &sampler{stop: make(chan struct{})}
+	s.done.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.stop:
+				return
+			case <-tick.C:
+			}
+			list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
+			if err != nil {
+				s.wrong = append(s.wrong, err.Error())
+				continue
+			}
+			s.samples++
+			got := map[string]string{}
+			for _, c := range list {
+				got[c.CheckID] = c.Status
+			}
+			for id, status := range want {
+				if got[id] != status {
+					s.wrong = append(s.wrong, fmt.Sprintf("%s is %q", id, got[id]))
+				}
+			}
+		}
+	})
+	return s
+}
+
+// ends stops the sampler and asserts that it saw nothing wrong.
+func (s *sampler) ends(t *testing.T) {
+	t.Helper()
+	close(s.stop)
+	s.done.Wait()
+	t.Logf("%d samples", s.samples)
+	assert.Greater(t, s.samples, 50)
+	assert.Empty(t, s.wrong)
+}
+
+// twoInstances registers a healthy and a failing instance and waits until their
+// checks say so.
+func (w *world) twoInstances(meta map[string]string) (healthy, failing *lab.App) {
+	healthy, failing = w.app(), w.app()
+	w.register("web-1", healthy.Port(), meta)
+	w.register("web-2", failing.Port(), meta)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+	failing.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-2", api.HealthCritical))
+	return healthy, failing
+}
+
+var asTheyAre = map[string]string{"hds:web-1": api.HealthPassing, "hds:web-2": api.HealthCritical}
+
+func TestARestartOfTheDaemonChangesNoStatus(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
+			w := newWorld(t, quick)
+			w.startEnvoy(theNode)
+			healthy, failing := w.twoInstances(map[string]string{"hds": "http"})
+			outputs := []string{w.check("hds:web-1").Output, w.check("hds:web-2").Output}
+			s := w.sample(asTheyAre)
+			for range 3 {
+				require.NoError(t, w.daemon.Restart(w.ctx, sig))
+				w.eventually(patience, func() error {
+					for id := range asTheyAre {
+						if c, _ := w.status().Check(id); c.Phase != "reported" {
+							return fmt.Errorf("%s is %q", id, c.Phase)
+						}
+					}
+					return nil
+				})
+			}
+			time.Sleep(time.Second)
+			s.ends(t)
+			assert.Equal(t, outputs, []string{w.check("hds:web-1").Output, w.check("hds:web-2").Output})
+
+			healthy.SetStatus(503)
+			failing.SetStatus(200)
+			w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+			w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+		})
+	}
+}
+
+func TestARestartOfEnvoyChangesNoStatus(t *testing.T) {
+	w := newWorld(t, quick)
+	e := w.startEnvoy(theNode)
+	w.twoInstances(map[string]string{"hds": "http"})
+	s := w.sample(asTheyAre)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		require.NoError(t, e.Restart(w.ctx, sig))
+		time.Sleep(2 * time.Second)
+	}
+	s.ends(t)
+}
+
+func TestAChangedDefinitionChangesNoStatus(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	healthy, failing := w.twoInstances(map[string]string{"hds": "http"})
+	s := w.sample(asTheyAre)
+	for _, path := range []string{"/a", "/b", "/"} {
+		for id, a := range map[string]*lab.App{"web-1": healthy, "web-2": failing} {
+			w.register(id, a.Port(), map[string]string{"hds": "http", "hds_path": path})
+		}
+		time.Sleep(1200 * time.Millisecond)
+	}
+	s.ends(t)
+	assert.Equal(t, "Envoy HDS: http /", w.check("hds:web-1").Name)
+}
+
+func TestAnEnvoyThatGoesAwayLetsTheTTLExpire(t *testing.T) {
+	w := newWorld(t, quick+`
+checks {
+  ttl         = "10s"
+  stale_after = "2s"
+}`)
+	e := w.startEnvoy(theNode)
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	require.NoError(t, e.Kill())
+	gone := time.Now()
+	w.always(5*time.Second, w.has("hds:web-1", api.HealthPassing))
+	c, _ := w.status().Check("hds:web-1")
+	assert.Equal(t, "stale", c.Phase)
+	w.eventually(10*time.Second, w.has("hds:web-1", api.HealthCritical))
+	assert.InDelta(t, 12, time.Since(gone).Seconds(), 3.5, "a TTL after the last refresh, which was within stale_after")
+	assert.Contains(t, w.check("hds:web-1").Output, "TTL expired")
+	w.always(2*time.Second, w.has("hds:web-1", api.HealthCritical))
+	require.NoError(t, e.Start())
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+}
+
+func TestTheAgentIsRestarted(t *testing.T) {
+	w := newConsul(t, lab.ConsulOptions{Persistent: true})
+	w.startDaemon(quick)
+	w.startEnvoy(theNode)
+	w.twoInstances(map[string]string{"hds": "http"})
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		require.NoError(t, w.consul.Restart(w.ctx, sig))
+		w.eventually(patience, w.has("hds:web-2", api.HealthCritical))
+		w.always(2*time.Second, func() error {
+			for id, status := range asTheyAre {
+				if err := w.has(id, status)(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
