@@ -178,3 +178,33 @@ func TestTheAgentIsRestarted(t *testing.T) {
 		})
 	}
 }
+
+// Envoy says UNHEALTHY until the first probe of an endpoint has ended, and then
+// after one failure whatever the threshold (facts/envoy-hds.md 0.15, 0c).
+func TestASlowFirstProbeIsNoFailure(t *testing.T) {
+	w := newWorld(t, `
+defaults {
+  interval            = "200ms"
+  timeout             = "2s"
+  unhealthy_threshold = 2
+}
+hds {
+  node_ids        = ["`+theNode+`"]
+  report_interval = "100ms"
+}`)
+	e := w.startEnvoy(theNode)
+	slow := w.app()
+	slow.SetDelay(1500 * time.Millisecond)
+	w.register("web-1", slow.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	s := w.sample(map[string]string{"hds:web-1": api.HealthPassing})
+	require.NoError(t, e.Restart(w.ctx, syscall.SIGKILL)) // a new Envoy knows nothing yet
+	time.Sleep(3 * time.Second)
+	require.NoError(t, w.daemon.Restart(w.ctx, syscall.SIGKILL))
+	time.Sleep(3 * time.Second)
+	w.register("web-1", slow.Port(), map[string]string{"hds": "http", "hds_path": "/other"})
+	time.Sleep(3 * time.Second)
+	s.ends(t)
+	slow.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+}

@@ -24,6 +24,7 @@ type App struct {
 
 	status atomic.Int64
 	hang   atomic.Bool
+	delay  atomic.Int64 // nanoseconds
 	hits   atomic.Int64
 
 	mu    sync.Mutex
@@ -108,6 +109,9 @@ func (a *App) SetStatus(code int) { a.status.Store(int64(code)) }
 // SetHang makes the app take requests and connections, but answer none.
 func (a *App) SetHang(hang bool) { a.hang.Store(hang) }
 
+// SetDelay makes an HTTP app take so long for every answer.
+func (a *App) SetDelay(d time.Duration) { a.delay.Store(int64(d)) }
+
 // ServeHTTP implements http.Handler. POST /behave?status=500&hang=true is
 // SetStatus and SetHang.
 func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -123,6 +127,7 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	time.Sleep(time.Duration(a.delay.Load()))
 	code := int(a.status.Load())
 	w.WriteHeader(code)
 	_, _ = fmt.Fprintln(w, http.StatusText(code))
