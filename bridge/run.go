@@ -194,7 +194,7 @@ func (b *Bridge) Reload() error {
 	b.metrics.Reloaded(err)
 	if err != nil {
 		b.config.Logger.Error("reloading failed, keeping the running configuration", "error", err)
-		return err
+		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
 	}
 	b.ring.reload(s)
 	b.config.Logger.Info("configuration reloaded")

@@ -101,22 +101,41 @@ func (r *ring) late(now time.Time, s hds.Stream) bool {
 	return !s.Applied && !s.Unapplied.IsZero() && now.Sub(s.Unapplied) > max(3*r.plan.ReportInterval, 5*time.Second)
 }
 
-// announce logs the problems that are new and those that are over.
+// announce logs the problems that are new and those that are over. What an
+// Envoy leaves unanswered comes for many probes at once, and is one line.
 func (r *ring) announce(current []probe.Problem) {
 	now := make(map[probe.Problem]bool, len(current))
+	var silent, answered []probe.Problem
 	for _, p := range current {
 		now[p] = true
-		if !r.problems[p] {
+		switch {
+		case r.problems[p]:
+		case ofEnvoy(p):
+			silent = append(silent, p)
+		default:
 			r.logger.Warn("problem", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
 		}
 	}
 	for p := range r.problems {
-		if !now[p] {
+		switch {
+		case now[p]:
+		case ofEnvoy(p):
+			answered = append(answered, p)
+		default:
 			r.logger.Info("problem is over", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
 		}
 	}
+	if len(silent) > 0 {
+		r.logger.Warn("no Envoy answers for some probes", "count", len(silent), "service_id", silent[0].ServiceID, "problem", silent[0].Message)
+	}
+	if len(answered) > 0 {
+		r.logger.Info("no answer is awaited any more for some probes", "count", len(answered))
+	}
 	r.problems = now
 }
+
+// ofEnvoy says whether a problem is an Envoy's silence on a single probe.
+func ofEnvoy(p probe.Problem) bool { return p.Source == probe.SourceEnvoy && p.ServiceID != "" }
 
 // measure sets the gauges; each label value is set every time, so that what is
 // no more goes to zero.

@@ -124,7 +124,7 @@ func (f *families) preset() {
 	preset(f.observers.WithLabelValues, "sidecar", "node", "unknown")
 	for _, op := range []string{"register", "update", "deregister"} {
 		f.checkWriteSeconds.WithLabelValues(op)
-		for _, result := range []string{"ok", "error", "gone"} {
+		for _, result := range []string{"ok", "gone", "denied", "away", "error"} {
 			f.checkWrites.WithLabelValues(op, result)
 		}
 	}

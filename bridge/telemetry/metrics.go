@@ -106,7 +106,8 @@ func (m *Metrics) Checks(status, phase string, n int) {
 }
 
 // CheckWrite counts a write to the agent, which took d. The op is register,
-// update or deregister; the result is ok, error or gone (a 404).
+// update or deregister; the result is ok, gone (the agent does not know it),
+// denied (by ACLs), away (the agent could not be reached) or error.
 func (m *Metrics) CheckWrite(op, result string, d time.Duration) {
 	m.checkWrites.WithLabelValues(op, result).Inc()
 	m.checkWriteSeconds.WithLabelValues(op).Observe(d.Seconds())
