@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
@@ -36,6 +39,13 @@ type observers interface {
 	SetPlan(*hds.Plan)
 }
 
+// table is where what a name or a file says comes from.
+type table[T any] interface {
+	Updates() <-chan struct{}
+	Want(keys map[string]bool)
+	Entries() map[string]lookup.Entry[T]
+}
+
 // writer is what keeps the checks.
 type writer interface {
 	Set(checks.Want)
@@ -50,6 +60,8 @@ type writer interface {
 // decides by is a value that one of the parts holds.
 type ring struct {
 	source    source
+	names     table[netip.Addr]
+	files     table[[]byte]
 	observers observers
 	writer    writer
 	logger    hclog.Logger
@@ -66,6 +78,9 @@ type ring struct {
 	tracked  map[string]*tracked
 	// born is since when each instance is known: the daemon's start, or later.
 	born map[string]time.Time
+	// arriving are the instances that have appeared and of which a probe awaits a
+	// name or a file.
+	arriving map[string]bool
 	// problems are those that were said already, by what they say.
 	problems map[probe.Problem]bool
 	// overdue are the streams whose unapplied specifier was counted.
@@ -99,6 +114,10 @@ func (r *ring) run(ctx context.Context) {
 			r.step(func(now time.Time) { r.takeSnapshot(r.source.Snapshot(), now) })
 		case <-r.observers.Updates():
 			r.step(r.takeNews)
+		case <-r.names.Updates():
+			r.step(r.takeLookups)
+		case <-r.files.Updates():
+			r.step(r.takeLookups)
 		case <-tick.C:
 			r.step(r.takeTime)
 		case <-survey.C:
@@ -151,7 +170,11 @@ func (r *ring) noteInstances(snap *catalog.Snapshot, now time.Time) map[string]b
 
 // derive turns the newest snapshot into probes, plan and verdicts.
 func (r *ring) derive(appeared map[string]bool, now time.Time) {
-	r.derived = probe.Derive(r.snap, &r.settings.Rules, r.derived.Probes)
+	world := probe.World{Snapshot: r.snap, Names: known(r.names.Entries()), Files: known(r.files.Entries())}
+	r.derived = probe.Derive(world, &r.settings.Rules, r.derived.Probes)
+	r.names.Want(r.derived.Names)
+	r.files.Want(r.derived.Files)
+	appeared = r.arrivals(appeared)
 	kept := make(map[string]bool, len(r.derived.Probes))
 	for _, p := range r.derived.Probes {
 		kept[p.CheckID] = true
@@ -167,6 +190,16 @@ func (r *ring) derive(appeared map[string]bool, now time.Time) {
 		r.evaluate(t, now)
 	}
 	r.survey(now)
+}
+
+// arrivals adds those that appeared earlier, and whose probes have been waiting
+// since, and keeps those that go on to wait.
+func (r *ring) arrivals(appeared map[string]bool) map[string]bool {
+	all := maps.Clone(r.arriving)
+	maps.Copy(all, appeared)
+	r.arriving = maps.Clone(all)
+	maps.DeleteFunc(r.arriving, func(id string, _ bool) bool { return !r.derived.Waiting[id] })
+	return all
 }
 
 // track starts or goes on to track a probe.
@@ -198,6 +231,15 @@ func (r *ring) drop(id string, t *tracked) {
 	}
 	r.logger.Info("probe withdrawn, removing its check", "check_id", id)
 	r.writer.Withdraw(id)
+}
+
+// takeLookups derives the probes anew, by what names and files say now.
+func (r *ring) takeLookups(now time.Time) {
+	if r.snap == nil {
+		return
+	}
+	r.derive(nil, now)
+	r.writer.Sync(r.snap)
 }
 
 // takeNews evaluates the probes of which an Envoy has said something new.
@@ -236,7 +278,10 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 		Status: t.verdict.Status, Output: t.verdict.Output, Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
 	}
 	if before.Status != t.verdict.Status {
-		want.ReportedAt = lastReport(seen)
+		want.ReportedAt = time.Time{} // silence and what was found are no reports
+		if t.verdict.Phase == health.Reported {
+			want.ReportedAt = lastReport(seen)
+		}
 	}
 	if want != t.want || before.Phase == "" {
 		t.want = want

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/hds"
+	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 	"github.com/consul-hds/consul-hds/bridge/telemetry"
 )
@@ -32,6 +35,8 @@ type Bridge struct {
 	watcher *catalog.Watcher
 	server  *hds.Server
 	manager *checks.Manager
+	names   *lookup.Table[netip.Addr]
+	files   *lookup.Table[[]byte]
 	admin   *admin.Server
 	ring    *ring
 
@@ -42,20 +47,23 @@ type Bridge struct {
 // New makes a bridge. It starts nothing and touches nothing but the files of
 // tokens and certificates.
 func New(config Config) (*Bridge, error) {
-	b := &Bridge{config: config, metrics: telemetry.New(config.Version)}
+	b := &Bridge{
+		config: config, metrics: telemetry.New(config.Version),
+		names: lookup.NewNames(net.DefaultResolver), files: lookup.NewFiles(),
+	}
 	for _, make := range []func() error{b.makeConsul, b.makeServer, b.makeAdmin} {
 		if err := make(); err != nil {
 			return nil, err
 		}
 	}
 	b.ring = &ring{
-		source: b.watcher, observers: b.server, writer: b.manager, gauges: b.metrics,
+		source: b.watcher, names: b.names, files: b.files, observers: b.server, writer: b.manager, gauges: b.metrics,
 		logger: config.Logger.Named("ring"), settings: config.Settings, start: time.Now(),
 		plan: hds.PlanConfig{
 			NodeIDs: config.Settings.NodeIDs, ReportInterval: config.Settings.ReportInterval,
 			Namespace: config.Consul.Namespace, Partition: config.Consul.Partition,
 		},
-		tracked: map[string]*tracked{}, born: map[string]time.Time{},
+		tracked: map[string]*tracked{}, born: map[string]time.Time{}, arriving: map[string]bool{},
 		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
 	}
 	return b, nil
@@ -174,6 +182,8 @@ func (b *Bridge) watch(ctx context.Context) error {
 		b.token.watch(ctx, b.config.Logger, b.manager.Reregister)
 		return nil
 	})
+	group.Go(func() error { return b.names.Run(ctx) })
+	group.Go(func() error { return b.files.Run(ctx) })
 	group.Go(func() error { b.ring.run(ctx); return nil })
 	return group.Wait()
 }

@@ -91,7 +91,7 @@ func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem)
 		delete(r.overdue, s.ID)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dropped)) {
-		add("cluster %q is not sent to Envoy %q, which it would harm: %s", name, s.NodeID, s.Dropped[name])
+		add("cluster %q is not sent to Envoy %q: %s", name, s.NodeID, s.Dropped[name])
 	}
 	return out
 }
@@ -140,7 +140,7 @@ func ofEnvoy(p probe.Problem) bool { return p.Source == probe.SourceEnvoy && p.S
 // measure sets the gauges; each label value is set every time, so that what is
 // no more goes to zero.
 func (r *ring) measure(states map[string]checks.State, streams []hds.Stream, problems []probe.Problem) {
-	kinds := map[probe.Kind]int{probe.HTTP: 0, probe.TCP: 0}
+	kinds := map[probe.Kind]int{probe.HTTP: 0, probe.TCP: 0, probe.GRPC: 0}
 	type cell struct {
 		status health.Status
 		phase  health.Phase
@@ -173,6 +173,9 @@ func (r *ring) measureStreams(streams []hds.Stream) {
 	for k, n := range kinds {
 		r.gauges.Observers(string(k), n)
 	}
+	maps.DeleteFunc(r.overdue, func(id uint64, _ bool) bool { // a stream that has ended owes nothing
+		return !slices.ContainsFunc(streams, func(s hds.Stream) bool { return s.ID == id })
+	})
 	r.gauges.SpecifiersUnapplied(len(r.overdue))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
@@ -46,6 +47,15 @@ func observations(seen []hds.Observation) []health.Observation {
 		if o.Answered {
 			out[i].Answer = answers[o.Status]
 		}
+	}
+	return out
+}
+
+// known puts what was looked up into the words of probe.
+func known[T any](entries map[string]lookup.Entry[T]) map[string]probe.Known[T] {
+	out := make(map[string]probe.Known[T], len(entries))
+	for k, e := range entries {
+		out[k] = probe.Known[T](e)
 	}
 	return out
 }

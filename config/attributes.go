@@ -24,6 +24,7 @@ const (
 	tokenPath     = "consul.token"
 	tokenFilePath = "consul.token_file"
 	addressPath   = "consul.address"
+	caPath        = "defaults.ca_file"
 )
 
 var specs = map[string]spec{
@@ -64,7 +65,7 @@ var specs = map[string]spec{
 	"defaults.unhealthy_threshold": {value: "2", usage: "Failures in a row that make unhealthy.", check: of(probe.CheckThreshold)},
 	"defaults.observer":            {value: string(probe.Auto), usage: "Which Envoys probe: auto, sidecar or node.", words: observers},
 	"defaults.mode":                {value: "enforce", usage: "What becomes of verdicts: enforce, or shadow to write nothing to Consul.", words: modes},
-	"defaults.ca_file":             {usage: "CA certificate for probes with TLS that name none."},
+	"defaults.ca_file":             {usage: "CA certificate for probes with TLS that name none.", check: of(checkFile)},
 
 	"checks.ttl":            {value: "60s", usage: "TTL of every check in Consul.", check: within(10*time.Second, 24*time.Hour)},
 	"checks.initial_status": {value: "critical", usage: "Status of an instance that appears: critical, warning, passing, or none for no check before the first answer.", words: []string{"critical", "warning", "passing", "none"}},
@@ -94,7 +95,6 @@ var (
 // Paths that begin with "check." are those of check blocks.
 var notBuilt = map[string]string{
 	"defaults.mode":              "shadow mode",
-	"defaults.ca_file":           "TLS of probes",
 	"hds.auth":                   "authentication of Envoys by Consul token",
 	"hds.tls.cert_file":          "TLS of the HDS listeners",
 	"hds.tls.key_file":           "TLS of the HDS listeners",
@@ -105,17 +105,7 @@ var notBuilt = map[string]string{
 	"telemetry.dogstatsd_addr":   "sending metrics to DogStatsD",
 	"telemetry.dogstatsd_tags":   "sending metrics to DogStatsD",
 
-	"check.mode":         "shadow mode",
-	"check.ca_file":      "TLS of probes",
-	"check.grpc":         "the grpc kind",
-	"check.http.header":  "setting headers",
-	"check.http.http2":   "HTTP/2",
-	"check.http.body":    "a request body",
-	"check.http.receive": "matching the answer",
-	"check.http.tls":     "TLS of probes",
-	"check.tcp.send":     "sending a payload",
-	"check.tcp.receive":  "matching the answer",
-	"check.tcp.tls":      "TLS of probes",
+	"check.mode": "shadow mode",
 }
 
 // of makes a check of any value from one of its type.
@@ -146,6 +136,21 @@ func checkAbsolute(s string) error {
 		return fmt.Errorf("%.80q is not allowed: an absolute path", s)
 	}
 	return nil
+}
+
+// maxFilePath is PATH_MAX of Linux.
+const maxFilePath = 4096
+
+// checkFile says whether s is allowed as the path of a file of probes. The file
+// is not opened: the daemon reads it, and reports it, when it derives probes.
+func checkFile(s string) error {
+	if err := checkText(s); err != nil {
+		return err
+	}
+	if len(s) > maxFilePath {
+		return fmt.Errorf("%.80q… is not allowed: an absolute path, at most %d bytes", s, maxFilePath)
+	}
+	return checkAbsolute(s)
 }
 
 func checkIP(s string) error {

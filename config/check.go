@@ -22,14 +22,7 @@ type checkAttribute struct {
 
 // isDefault says whether v asks for nothing but what happens anyway.
 func (a checkAttribute) isDefault(v cty.Value) bool {
-	switch t := v.Type(); {
-	case t == cty.String:
-		return strings.EqualFold(v.AsString(), a.value)
-	case t == cty.Bool:
-		return v.False()
-	default:
-		return v.CanIterateElements() && v.LengthInt() == 0
-	}
+	return v.Type() == cty.String && strings.EqualFold(v.AsString(), a.value)
 }
 
 // checkAttributes are those of defaults, for one check.
@@ -48,46 +41,9 @@ func checkAttributes() []checkAttribute {
 			_, err := wordOf(v, modes)
 			return err
 		}},
-		{name: "ca_file", set: unbuilt},
+		{name: "ca_file", set: text(func(s *probe.Settings) *string { return &s.TLSCAFile }, checkFile)},
 	}
 }
-
-func targetAttributes() []checkAttribute {
-	return []checkAttribute{
-		{name: "address", set: text(func(s *probe.Settings) *string { return &s.Address }, checkIP)},
-		{name: "port", set: number(func(s *probe.Settings) *int { return &s.Port }, probe.CheckPort)},
-	}
-}
-
-func httpAttributes() []checkAttribute {
-	return append(targetAttributes(),
-		checkAttribute{name: "path", set: text(func(s *probe.Settings) *string { return &s.Path }, probe.CheckPath)},
-		checkAttribute{name: "method", set: func(s *probe.Settings, v cty.Value) error {
-			method, err := textOf(v)
-			if err != nil {
-				return err
-			}
-			s.Method = strings.ToUpper(method)
-			return probe.CheckMethod(s.Method)
-		}},
-		checkAttribute{name: "host", set: text(func(s *probe.Settings) *string { return &s.Host }, probe.CheckHost)},
-		checkAttribute{name: "expected_statuses", set: setStatuses},
-		checkAttribute{name: "header", set: unbuilt},
-		checkAttribute{name: "http2", set: unbuilt},
-		checkAttribute{name: "body", set: unbuilt},
-		checkAttribute{name: "receive", set: unbuilt},
-	)
-}
-
-func tcpAttributes() []checkAttribute {
-	return append(targetAttributes(),
-		checkAttribute{name: "send", set: unbuilt},
-		checkAttribute{name: "receive", set: unbuilt},
-	)
-}
-
-// unbuilt sets an attribute of notBuilt.
-func unbuilt(*probe.Settings, cty.Value) error { return nil }
 
 func duration(field func(*probe.Settings) *time.Duration) func(*probe.Settings, cty.Value) error {
 	return func(s *probe.Settings, v cty.Value) (err error) {

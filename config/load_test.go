@@ -146,7 +146,6 @@ service "web-*" {
       header            = {}
       http2             = false
       body              = ""
-      receive           = []
     }
   }
   check "db" {

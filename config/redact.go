@@ -1,9 +1,15 @@
 package config
 
 import (
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
@@ -69,12 +75,30 @@ func writeCheck(body *hclwrite.Body, s probe.Settings) {
 	write(body, "healthy_threshold", s.HealthyThreshold)
 	write(body, "unhealthy_threshold", s.UnhealthyThreshold)
 	write(body, "observer", string(s.Observer))
+	if s.TLS != probe.On {
+		write(body, "ca_file", s.TLSCAFile) // for meta that asks for TLS
+	}
 	kind := body.AppendNewBlock(string(s.Kind), nil).Body()
+	writeKind(kind, s)
+	if s.TLS == probe.On {
+		tls := kind.AppendNewBlock("tls", nil).Body()
+		write(tls, "server_name", s.TLSServerName)
+		write(tls, "ca_file", s.TLSCAFile)
+		write(tls, "cert_file", s.TLSCertFile)
+		write(tls, "key_file", s.TLSKeyFile)
+		if s.TLSSkipVerify != "" {
+			tls.SetAttributeValue("skip_verify", cty.BoolVal(s.TLSSkipVerify == probe.On))
+		}
+	}
+}
+
+func writeKind(kind *hclwrite.Body, s probe.Settings) {
 	write(kind, "address", s.Address)
 	write(kind, "port", s.Port)
 	write(kind, "path", s.Path)
 	write(kind, "method", s.Method)
 	write(kind, "host", s.Host)
+	writeHeaders(kind, s.Headers)
 	if len(s.ExpectedStatuses) > 0 {
 		list := make([]string, len(s.ExpectedStatuses))
 		for i, r := range s.ExpectedStatuses {
@@ -82,6 +106,44 @@ func writeCheck(body *hclwrite.Body, s probe.Settings) {
 		}
 		kind.SetAttributeValue("expected_statuses", valueOf(list))
 	}
+	write(kind, "http2", s.HTTP2)
+	write(kind, "service", s.GRPCService)
+	write(kind, "body", payloadText(s.Body))
+	write(kind, "send", payloadText(s.Send))
+	if len(s.Receive) > 0 {
+		list := make([]string, len(s.Receive))
+		for i, p := range s.Receive {
+			list[i] = payloadText(p)
+		}
+		kind.SetAttributeValue("receive", valueOf(list))
+	}
+}
+
+// writeHeaders writes names in quotes: without, a header "for" would begin an
+// expression.
+func writeHeaders(body *hclwrite.Body, headers map[string][]string) {
+	var pairs []hclwrite.ObjectAttrTokens
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		pairs = append(pairs, hclwrite.ObjectAttrTokens{
+			Name:  hclwrite.TokensForValue(cty.StringVal(name)),
+			Value: hclwrite.TokensForValue(valueOf(headers[name])),
+		})
+	}
+	if len(pairs) > 0 {
+		body.SetAttributeRaw("header", hclwrite.TokensForObject(pairs))
+	}
+}
+
+// payloadText is a payload as ParsePayload reads it: text that a file holds as
+// it is, else hex. Files are read in Unicode's normal form C.
+func payloadText(p probe.Payload) string {
+	s := string(p)
+	isText := utf8.ValidString(s) && cty.NormalizeString(s) == s && !strings.HasPrefix(s, "hex:") &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	if isText {
+		return s
+	}
+	return "hex:" + hex.EncodeToString([]byte(s))
 }
 
 // write writes an attribute that is set.

@@ -18,7 +18,7 @@ func (l *loader) checkRules() {
 	l.checkTimes()
 	l.checkPairs()
 	l.checkListening()
-	l.checkGraces()
+	l.checkChecks()
 }
 
 func (l *loader) checkTimes() {
@@ -97,19 +97,28 @@ func (l *loader) checkUnique(seen map[string]string, path, address string) {
 	seen[canonical] = path
 }
 
-// checkGraces checks how long failures may have to wait before they count,
-// with the defaults that each check falls back to.
-func (l *loader) checkGraces() {
-	paths := []string{"defaults.interval", "defaults.timeout", "defaults.unhealthy_threshold"}
+// checkChecks checks what the attributes of each check add up to, with the
+// defaults that it falls back to.
+func (l *loader) checkChecks() {
 	defaults := l.config.Rules().Defaults
-	err := probe.CheckGrace(defaults)
-	if err != nil {
-		l.require(false, paths, "%v", err)
-		return // each check that does not set them all would repeat it
-	}
+	long := probe.CheckGrace(defaults)
+	l.require(long == nil, []string{"defaults.interval", "defaults.timeout", "defaults.unhealthy_threshold"}, "%v", long)
 	for _, c := range l.checks {
-		if err := probe.CheckGrace(overlay(c.settings, defaults)); err != nil && !c.bad {
-			l.refuse("check", c.at, err)
+		if c.bad {
+			continue
+		}
+		s := effective(c.settings, defaults)
+		faults := []error{probe.CheckPayloads(s)}
+		if long == nil { // else each check that does not set them all would repeat it
+			faults = append(faults, probe.CheckGrace(s))
+		}
+		if s.TLS == probe.On && (s.TLSCAFile != "" || !l.bad[caPath]) {
+			faults = append(faults, probe.CheckTLS(s))
+		}
+		for _, err := range faults {
+			if err != nil {
+				l.refuse("check", c.at, err)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -58,35 +59,18 @@ func (l *loader) readService(b *hcl.Block) {
 func (l *loader) readCheck(b *hcl.Block) probe.Settings {
 	before := len(l.diags)
 	var s probe.Settings
-	content := l.readSettings(b.Body, "check.", checkAttributes(), []string{"http", "tcp", "grpc"}, &s)
+	content := l.readSettings(b.Body, "check.", checkAttributes(), kinds, &s)
 	for i, kind := range content.Blocks {
-		path := "check." + kind.Type
 		if i > 0 {
 			l.refuse("check", kind.DefRange, fmt.Errorf("check %q has a %s block at %s already: exactly one of http, tcp and grpc", b.Labels[0], content.Blocks[0].Type, position(content.Blocks[0].DefRange)))
 		}
-		if what, ok := notBuilt[path]; ok {
-			l.refuse(path, kind.DefRange, errNotBuilt(what, ""))
-			continue
-		}
-		s.Kind = probe.Kind(kind.Type)
-		l.readKind(kind, path, &s)
+		l.readKind(kind, "check."+kind.Type, &s)
 	}
 	if len(content.Blocks) == 0 && len(l.diags) == before {
 		l.refuse("check", b.LabelRanges[0], fmt.Errorf("check %q says not what to probe: exactly one of the blocks http, tcp and grpc is needed", b.Labels[0]))
 	}
 	l.checks = append(l.checks, checkAt{settings: s, at: b.LabelRanges[0], bad: len(l.diags) > before})
 	return s
-}
-
-func (l *loader) readKind(kind *hcl.Block, path string, s *probe.Settings) {
-	attributes := tcpAttributes()
-	if kind.Type == "http" {
-		attributes = httpAttributes()
-	}
-	content := l.readSettings(kind.Body, path+".", attributes, []string{"tls"}, s)
-	for _, b := range content.Blocks {
-		l.refuse(path+"."+b.Type, b.DefRange, errNotBuilt(notBuilt[path+"."+b.Type], ""))
-	}
 }
 
 // readSettings reads the attributes of a body into s and gives its blocks.
@@ -109,7 +93,7 @@ func (l *loader) readSettings(body hcl.Body, prefix string, attributes []checkAt
 		if !ok || unset(v) {
 			continue
 		}
-		if err := a.set(s, v); err != nil {
+		if err := cmp.Or(checkKeys(at.Expr), a.set(s, v)); err != nil {
 			l.refuse(prefix+a.name, at.Expr.Range(), err)
 		} else if what, ok := notBuilt[prefix+a.name]; ok && !a.isDefault(v) {
 			l.refuse(prefix+a.name, at.Expr.Range(), errNotBuilt(what, a.value))
@@ -118,18 +102,44 @@ func (l *loader) readSettings(body hcl.Body, prefix string, attributes []checkAt
 	return content
 }
 
+// checkKeys refuses a map with a key given twice, of which one would be lost.
+func checkKeys(expr hcl.Expression) error {
+	pairs, diags := hcl.ExprMap(expr)
+	if diags.HasErrors() {
+		return nil // no map
+	}
+	seen := map[string]bool{}
+	for _, p := range pairs {
+		key, _ := p.Key.Value(nil)
+		if key.Type() != cty.String || key.IsNull() || !key.IsKnown() {
+			continue
+		}
+		if name := key.AsString(); seen[name] {
+			return fmt.Errorf("%.80q is given twice: write one, with a list of all its values", name)
+		} else {
+			seen[name] = true
+		}
+	}
+	return nil
+}
+
 // refuse reports an error at a place in a file.
 func (l *loader) refuse(path string, at hcl.Range, err error) {
 	l.diags = append(l.diags, diagnostic(hcl.DiagError, path, Source{Range: &at}, err.Error()))
 }
 
-// overlay lays what s sets of the attributes that defaults have over them.
-func overlay(s, defaults probe.Settings) probe.Settings {
+// effective is what becomes of a check's settings if its instance's meta says
+// nothing.
+func effective(s, defaults probe.Settings) probe.Settings {
 	s.Interval = cmp.Or(s.Interval, defaults.Interval)
 	s.Timeout = cmp.Or(s.Timeout, defaults.Timeout)
 	s.HealthyThreshold = cmp.Or(s.HealthyThreshold, defaults.HealthyThreshold)
 	s.UnhealthyThreshold = cmp.Or(s.UnhealthyThreshold, defaults.UnhealthyThreshold)
 	s.Observer = cmp.Or(s.Observer, defaults.Observer)
+	s.TLSCAFile = cmp.Or(s.TLSCAFile, defaults.TLSCAFile)
+	if s.Kind == probe.HTTP {
+		s.Method = cmp.Or(s.Method, "GET")
+	}
 	return s
 }
 
@@ -142,6 +152,7 @@ func (c *Config) Rules() probe.Rules {
 			HealthyThreshold:   c.Defaults.HealthyThreshold,
 			UnhealthyThreshold: c.Defaults.UnhealthyThreshold,
 			Observer:           probe.ObserverPolicy(c.Defaults.Observer),
+			TLSCAFile:          c.Defaults.CAFile,
 		},
 		Services: slices.Clone(c.Services),
 	}

@@ -88,6 +88,8 @@ func kindOf(v cty.Value) string {
 		return "a bool"
 	case t.IsTupleType() || t.IsListType() || t.IsSetType():
 		return "a list"
+	case t.IsObjectType() || t.IsMapType():
+		return "a map"
 	default:
 		return "a value of this kind"
 	}

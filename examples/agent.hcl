@@ -54,7 +54,7 @@ defaults {
   unhealthy_threshold = 2
   observer            = "auto"    # sidecar, node
   mode                = "enforce" # "shadow" is not built yet
-  ca_file             = ""        # not built yet
+  ca_file             = ""        # absolute path; for probes with tls that name none
 }
 
 # What becomes of the Consul checks.

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"errors"
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
@@ -9,10 +10,12 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/health"
 )
 
-// The pauses before a write of one check is tried again.
+// The pauses before a write of one check is tried again. What the token may not
+// do is tried rarely, for the agent logs each refusal.
 const (
-	retryFirst = 250 * time.Millisecond
-	retryMost  = 30 * time.Second
+	retryFirst  = 250 * time.Millisecond
+	retryMost   = 5 * time.Second
+	retryDenied = 30 * time.Second
 )
 
 // op is a write to the agent.
@@ -175,7 +178,11 @@ func (e *entry) did(o op, status health.Status, output, name string, now, next t
 // failed notes a write that failed and when it may be tried again.
 func (e *entry) failed(err error, now time.Time) {
 	e.err = err
-	pause := min(retryFirst<<min(e.failures, 16), retryMost)
+	most := retryMost
+	if errors.Is(err, ErrDenied) {
+		most = retryDenied
+	}
+	pause := min(retryFirst<<min(e.failures, 16), most)
 	e.failures++
 	e.retry = now.Add(pause/2 + rand.N(pause/2+1))
 }

@@ -38,9 +38,10 @@ type Manager struct {
 	// urgent and lazy are the ids of checks that may need a write.
 	urgent, lazy []string
 	// pause is until when nothing is written, failures how often in a row the
-	// agent failed as a whole.
+	// agent failed as a whole; away says that it could not even be reached.
 	pause    time.Time
 	failures int
+	away     bool
 }
 
 // New makes a manager; it writes when Run is called.
@@ -124,7 +125,14 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	back := m.away
+	if back { // the agent has been read, so it is there again
+		m.away, m.failures, m.pause = false, 0, now
+	}
 	for id, e := range m.entries {
+		if back && errors.Is(e.err, ErrAway) {
+			e.failures, e.retry = 0, time.Time{}
+		}
 		if e.busy || !snap.ReadAt.After(e.touched) {
 			continue
 		}
@@ -146,9 +154,6 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		if m.entries[id] == nil && Ours(c) {
 			m.addOrphan(c, now)
 		}
-	}
-	if m.failures > 0 {
-		m.pause = now
 	}
 	m.cond.Broadcast()
 }

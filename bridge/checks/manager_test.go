@@ -32,6 +32,8 @@ type fakeAgent struct {
 	fail func(op, id string) error
 	// slow is how long each write takes.
 	slow time.Duration
+	// away says that the agent cannot be read either.
+	away bool
 }
 
 func newFakeAgent(services ...string) *fakeAgent {
@@ -171,7 +173,12 @@ func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
 				case <-again:
 					time.Sleep(time.Millisecond) // a read begins after it was asked for
 				}
-				m.Sync(agent.snapshot())
+				agent.mu.Lock()
+				away := agent.away
+				agent.mu.Unlock()
+				if !away {
+					m.Sync(agent.snapshot())
+				}
 			}
 		})
 		test(t, r)
@@ -475,6 +482,7 @@ func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
 			agent.writes()
 			agent.mu.Lock()
 			agent.fail = func(string, string) error { return failure }
+			agent.away = errors.Is(failure, ErrAway)
 			agent.mu.Unlock()
 			for range 60 { // a flapping instance, for a minute
 				r.Set(wanted("a", health.Critical))
@@ -485,15 +493,34 @@ func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
 			r.Set(wanted("a", health.Critical))
 			assert.Less(t, len(agent.writes()), 200)
 			agent.mu.Lock()
-			agent.fail = nil
+			agent.fail, agent.away = nil, false
 			agent.mu.Unlock()
-			time.Sleep(31 * time.Second)
+			time.Sleep(5100 * time.Millisecond)
 			synctest.Wait()
 			log := agent.writes()
 			assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status, "the newest value wins")
 			assert.NotContains(t, log, "update hds:a passing", "there is no queue of old ones")
 		})
 	}
+}
+
+func TestAnAgentThatIsBackIsWrittenToAtOnce(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.mu.Lock()
+		agent.fail, agent.away = func(string, string) error { return ErrAway }, true
+		agent.mu.Unlock()
+		time.Sleep(75 * time.Second)
+		agent.mu.Lock()
+		agent.fail, agent.away = nil, false
+		agent.checks["hds:a"].Status = "critical" // its TTL ran out meanwhile
+		agent.mu.Unlock()
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
+	})
 }
 
 func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {

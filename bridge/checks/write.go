@@ -187,6 +187,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 		m.config.ReadAgain()
 	case errors.Is(err, ErrDenied):
 	default:
+		m.away = m.away || errors.Is(err, ErrAway)
 		m.pauseFor(now)
 	}
 }

@@ -25,9 +25,6 @@ var errNotListening = errors.New("not listening yet")
 func (s *Server) serve(ctx context.Context, g *grpc.Server) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, addr := range s.config.Listen {
-		s.setWaiting(addr, errNotListening)
-	}
-	for _, addr := range s.config.Listen {
 		group.Go(func() error {
 			l, err := s.listen(ctx, addr)
 			if l == nil {
@@ -110,8 +107,8 @@ func (s *Server) protect(path string) error {
 	return os.Chmod(path, os.FileMode(s.config.SocketMode))
 }
 
-// removeSocket removes what a daemon that died left behind, and nothing but a
-// socket.
+// removeSocket removes what a daemon that died left behind: nothing but a
+// socket, and none that somebody listens on.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -122,6 +119,10 @@ func removeSocket(path string) error {
 	}
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("%s exists and is no socket", path)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close() // it was opened to see whether it can be
+		return fmt.Errorf("%s: %w: another process listens on it", path, syscall.EADDRINUSE)
 	}
 	return os.Remove(path)
 }

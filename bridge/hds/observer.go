@@ -1,6 +1,7 @@
 package hds
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -8,6 +9,8 @@ import (
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
 // identity is what is kept of the node in an Envoy's first message, which is
@@ -16,8 +19,21 @@ type identity struct {
 	node *corev3.Node
 	// version is Envoy's, empty when it did not say.
 	version string
-	// codes says that this Envoy's HTTP status codes can be trusted.
-	codes bool
+	// codes says that this Envoy's HTTP status codes can be trusted; grpc that it
+	// is known to answer the request that stands for a gRPC check.
+	codes, grpc bool
+}
+
+// grpcSince is the oldest Envoy on which gRPC probes were seen to work
+// (facts/envoy-hds.md 0.11).
+var grpcSince = [3]uint32{1, 36, 0}
+
+// fits says whether this Envoy can run a probe.
+func (id identity) fits(p *probe.Probe) error {
+	if p.Settings.Kind == probe.GRPC && !id.grpc {
+		return fmt.Errorf("grpc probes need Envoy 1.36 or newer, and this one is %s", cmp.Or(id.version, "of an unknown version"))
+	}
+	return nil
 }
 
 // codesSince is the Envoy that first told no stale status codes
@@ -36,7 +52,7 @@ func newIdentity(n *corev3.Node) identity {
 	id.node.Metadata = &structpb.Struct{Fields: kept}
 	if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		id.version = fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
-		id.codes = !before(v, codesSince)
+		id.codes, id.grpc = !before(v, codesSince), !before(v, grpcSince)
 	}
 	return id
 }

@@ -91,10 +91,14 @@ func New(config Config) (*Server, error) {
 	if len(config.Listen) == 0 {
 		return nil, errors.New("no address to listen on")
 	}
-	return &Server{
+	s := &Server{
 		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
 		dirty: map[string]bool{}, waiting: map[string]error{},
-	}, nil
+	}
+	for _, addr := range config.Listen {
+		s.waiting[addr] = errNotListening
+	}
+	return s, nil
 }
 
 // Run listens and serves until ctx ends; then it ends the streams and returns
@@ -115,10 +119,12 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // SetPlan tells the server what each Envoy is to probe from now on. No stream
-// is sent anything before the first plan.
+// is sent anything before the first plan. When it returns, Observations goes by
+// the new plan: who is no observer any more is not heard.
 func (s *Server) SetPlan(p *Plan) {
 	s.plan.Store(p)
 	for _, o := range s.all() {
+		o.session.differs(p) // learns what the Envoy is now
 		o.wake()
 	}
 }

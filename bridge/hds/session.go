@@ -1,6 +1,7 @@
 package hds
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ type session struct {
 	// them is sent again before a report has shown it gone: an echo of the old
 	// one would be taken for the new one.
 	leaving map[string]bool
-	// dropped are the probes that the guard refused, with the reason.
+	// dropped are the probes that are left out for this Envoy, with the reason.
 	dropped map[string]error
 
 	// reports counts the reports; the newest came at lastReport.
@@ -74,6 +75,9 @@ type endpoint struct {
 	healthy bool
 }
 
+// errHarmful marks what the last guard refused.
+var errHarmful = errors.New("it would harm the Envoy")
+
 func newSession(id uint64, ident identity, peer string, now time.Time) *session {
 	return &session{
 		id: id, identity: ident, peer: peer, opened: now, kind: UnknownEnvoy,
@@ -100,7 +104,7 @@ func (s *session) differs(p *Plan) bool {
 }
 
 // commit takes the plan over and returns the specifier to send for it, and the
-// probes that its last guard refused.
+// probes that are left out of it.
 func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier, map[string]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,9 +149,15 @@ func (s *session) endpointFor(pr *probe.Probe, old *endpoint) (*endpoint, error)
 		old.probe, old.quiet = pr, quiet
 		return old, nil
 	}
-	m := buildCluster(pr)
-	if err := guard(m); err != nil {
+	if err := s.identity.fits(pr); err != nil {
 		return nil, err
+	}
+	m, err := buildCluster(pr)
+	if err != nil {
+		return nil, err
+	}
+	if err := guard(m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errHarmful, err)
 	}
 	return &endpoint{probe: pr, message: m, quiet: quiet}, nil
 }

@@ -33,7 +33,7 @@ func world(config PlanConfig, metas map[string]map[string]string, more ...*catal
 	}
 	rules := &probe.Rules{Defaults: probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto}}
 	probes := map[string]*probe.Probe{}
-	derived := probe.Derive(snap, rules, nil)
+	derived := probe.Derive(probe.World{Snapshot: snap}, rules, nil)
 	for _, p := range derived.Probes {
 		probes[p.ServiceID] = p
 	}

@@ -146,8 +146,10 @@ func (st *stream) step(now time.Time, poked bool) time.Duration {
 	st.pacer.sent(now)
 	spec, dropped := st.session.commit(plan, now)
 	for name, err := range dropped {
-		st.server.config.Metrics.GuardDropped(1)
-		st.server.config.Logger.Error("leaving out a cluster that would harm an Envoy", "cluster", name, "error", err)
+		if errors.Is(err, errHarmful) {
+			st.server.config.Metrics.GuardDropped(1)
+		}
+		st.server.config.Logger.Debug("leaving out a cluster", "node_id", st.session.identity.node.GetId(), "cluster", name, "reason", err)
 	}
 	select {
 	case <-st.slot:

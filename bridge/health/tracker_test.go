@@ -308,6 +308,9 @@ func TestVerdictsOfAnyHistory(t *testing.T) {
 					At:       now.Add(-time.Duration(rapid.IntRange(0, 15).Draw(rt, "age")) * time.Second),
 				}
 				o.WasHealthy = o.Answer == Healthy || rapid.Bool().Draw(rt, "was healthy")
+				if o.At.Before(t0) {
+					o.At = t0 // no stream is older than the daemon
+				}
 				if o.Answer == Healthy && o.At.After(lastGood) {
 					lastGood = o.At
 				}

@@ -22,9 +22,12 @@ const (
 	maxPath      = 4096
 	maxHost      = 255
 	// maxSocket is one less than the size of sun_path: Envoy dies at 108 bytes.
-	maxSocket    = 107
-	maxServiceID = 1024
-	maxName      = 64
+	maxSocket     = 107
+	maxServiceID  = 1024
+	maxName       = 64
+	maxServerName = 253
+	// maxGRPCService bounds the name of a gRPC service, which goes into the body.
+	maxGRPCService = 255
 	// maxGrace bounds how long bad news of a probe that was never healthy may
 	// have to wait before it counts.
 	maxGrace = 10 * time.Minute
@@ -125,13 +128,70 @@ func CheckServiceID(id string) error {
 func ParseAddress(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q is not an IP address (without zone or port)", clip(s))
+		return netip.Addr{}, fmt.Errorf("%q is neither an IP address (without zone or port) nor a host name", clip(s))
 	}
 	a = a.Unmap()
 	if a.IsUnspecified() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return netip.Addr{}, fmt.Errorf("%q is not allowed: an unspecified, multicast or broadcast address cannot be probed", clip(s))
 	}
 	return a, nil
+}
+
+// CheckAddress says whether s is an address that can be probed, or a host name
+// that the daemon may look up.
+func CheckAddress(s string) error {
+	if isHostName(s) {
+		return nil
+	}
+	_, err := ParseAddress(s)
+	return err
+}
+
+// isHostName says whether s is a host name: labels of letters, digits, - and _,
+// the last of them not a number, which would make it an old form of an IP
+// address such as 127.1.
+func isHostName(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	if s == "" || len(s) > maxServerName {
+		return false
+	}
+	labels := strings.Split(s, ".")
+	for _, l := range labels {
+		if !isLabel(l) {
+			return false
+		}
+	}
+	return strings.Trim(labels[len(labels)-1], "0123456789") != ""
+}
+
+func isLabel(l string) bool {
+	if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
+		return false
+	}
+	for i := range len(l) {
+		c := l[i] | 0x20
+		if !(c >= 'a' && c <= 'z' || l[i] >= '0' && l[i] <= '9' || l[i] == '-' || l[i] == '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckServerName says whether s is allowed as the name of a TLS server: a host
+// name or an IP address.
+func CheckServerName(s string) error {
+	if _, err := netip.ParseAddr(s); (err != nil || strings.Contains(s, "%")) && !isHostName(s) {
+		return fmt.Errorf("%q is not allowed: a host name or an IP address, at most %d bytes", clip(s), maxServerName)
+	}
+	return nil
+}
+
+// CheckGRPCService says whether s is allowed as the name of a gRPC service.
+func CheckGRPCService(s string) error {
+	if len(s) > maxGRPCService || !printable(s) {
+		return fmt.Errorf("%q is not allowed: valid UTF-8 without control characters, at most %d bytes", clip(s), maxGRPCService)
+	}
+	return nil
 }
 
 // ParseDuration reads a duration with a unit, as an interval or a timeout.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,14 +27,19 @@ const (
 type Result struct {
 	Probes   []*Probe
 	Problems []Problem
+	// Names and Files are the host names and files that have to be looked up.
+	Names, Files map[string]bool
+	// Waiting are the instances of which a probe awaits a look-up.
+	Waiting map[string]bool
 }
 
 // Derive tells which probes the instances of a snapshot want under the rules.
 // A probe whose wishes are faulty is left out and becomes a problem; if it is
 // among the last result's probes, and its instance is still there, that last
 // good definition goes on. Nothing is guessed. last may be nil.
-func Derive(snap *catalog.Snapshot, rules *Rules, last []*Probe) Result {
-	d := deriver{snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), sidecars: sidecars(snap)}
+func Derive(world World, rules *Rules, last []*Probe) Result {
+	snap := world.Snapshot
+	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), sidecars: sidecars(snap)}
 	for _, p := range last {
 		d.last[p.CheckID] = p
 	}
@@ -47,6 +53,7 @@ func Derive(snap *catalog.Snapshot, rules *Rules, last []*Probe) Result {
 }
 
 type deriver struct {
+	world    World
 	snap     *catalog.Snapshot
 	rules    *Rules
 	last     map[string]*Probe
@@ -129,18 +136,51 @@ func (d *deriver) add(inst *catalog.Instance, name string, s Settings, source st
 		Name:      name,
 		Settings:  complete(s, d.rules.Defaults),
 	}
-	if err := CheckGrace(p.Settings); err != nil {
-		d.problem(inst, source, err)
-		d.keep(inst, name)
+	if err := checkWhole(p.Settings); err != nil {
+		d.leave(inst, name, source, err)
 		return
 	}
-	if err := d.aim(p, inst); err != nil {
-		d.problem(inst, SourceConsul, err)
-		d.keep(inst, name)
+	// Both, so that what one awaits does not keep the other's look-up waiting.
+	insecure, aimless := d.secure(p), d.aim(p, inst)
+	if insecure != nil {
+		d.leave(inst, name, source, insecure)
+		return
+	}
+	if aimless != nil {
+		if p.Settings.Address == "" {
+			source = SourceConsul // the registration's own address
+		}
+		d.leave(inst, name, source, aimless)
 		return
 	}
 	p.Cluster = clusterName(p)
 	d.out.Probes = append(d.out.Probes, p)
+}
+
+// checkWhole says whether settings that are right one by one go together.
+func checkWhole(s Settings) error {
+	if err := CheckGrace(s); err != nil {
+		return err
+	}
+	return CheckPayloads(s)
+}
+
+// leave leaves a probe out: for good as a problem, or until a look-up ends.
+func (d *deriver) leave(inst *catalog.Instance, name, source string, err error) {
+	if errors.Is(err, errWaiting) {
+		note(&d.out.Waiting, inst.ID)
+	} else {
+		d.problem(inst, source, err)
+	}
+	d.keep(inst, name)
+}
+
+// note adds a key to a set that may not have been made yet.
+func note(set *map[string]bool, key string) {
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[key] = true
 }
 
 // keep goes on with the last good definition of a probe, if there was one.
@@ -184,37 +224,28 @@ func (s *Service) beats(o *Service, service string) bool {
 	return strings.Compare(s.Name, o.Name) < 0
 }
 
+// shared are the attributes of every kind of probe; the others belong to a kind
+// block.
+var shared = map[string]bool{"Interval": true, "Timeout": true, "HealthyThreshold": true, "UnhealthyThreshold": true, "Observer": true}
+
 // overlay lays settings over others, attribute by attribute; what belongs to a
 // kind falls away below another kind.
 func overlay(over, under Settings) Settings {
-	if over.Kind != "" && under.Kind != over.Kind {
-		under.Address, under.Port = "", 0
-		under.Path, under.Method, under.Host, under.ExpectedStatuses = "", "", "", nil
+	out := reflect.ValueOf(&over).Elem()
+	below := reflect.ValueOf(under)
+	sameKind := over.Kind == "" || over.Kind == under.Kind
+	for i := range out.NumField() {
+		if out.Field(i).IsZero() && (sameKind || shared[out.Type().Field(i).Name]) {
+			out.Field(i).Set(below.Field(i))
+		}
 	}
-	out := Settings{
-		Kind:               cmp.Or(over.Kind, under.Kind),
-		Interval:           cmp.Or(over.Interval, under.Interval),
-		Timeout:            cmp.Or(over.Timeout, under.Timeout),
-		HealthyThreshold:   cmp.Or(over.HealthyThreshold, under.HealthyThreshold),
-		UnhealthyThreshold: cmp.Or(over.UnhealthyThreshold, under.UnhealthyThreshold),
-		Observer:           cmp.Or(over.Observer, under.Observer),
-		Address:            cmp.Or(over.Address, under.Address),
-		Port:               cmp.Or(over.Port, under.Port),
-		Path:               cmp.Or(over.Path, under.Path),
-		Method:             cmp.Or(over.Method, under.Method),
-		Host:               cmp.Or(over.Host, under.Host),
-		ExpectedStatuses:   over.ExpectedStatuses,
-	}
-	if out.ExpectedStatuses == nil {
-		out.ExpectedStatuses = under.ExpectedStatuses
-	}
-	return out
+	return over
 }
 
 // complete fills what is still unset: first by the config's defaults, then by
 // what every HTTP probe has.
 func complete(s, defaults Settings) Settings {
-	s = overlay(s, defaults)
+	s = completeTLS(overlay(s, defaults), defaults)
 	if s.Kind == HTTP {
 		s = overlay(s, Settings{Kind: HTTP, Path: "/", Method: "GET", ExpectedStatuses: []StatusRange{{200, 299}}})
 	}

@@ -24,6 +24,11 @@ func sidecar(id, dest, address string, port int) *catalog.Instance {
 		Proxy: &catalog.Proxy{DestinationServiceID: dest, LocalServiceAddress: address, LocalServicePort: port}}
 }
 
+// derive derives without host names and files.
+func derive(s *catalog.Snapshot, r *Rules, last []*Probe) Result {
+	return Derive(World{Snapshot: s}, r, last)
+}
+
 func snapshot(instances ...*catalog.Instance) *catalog.Snapshot {
 	s := &catalog.Snapshot{Node: catalog.Node{Name: "n1", Address: "10.0.0.1"}, Instances: map[string]*catalog.Instance{}}
 	for _, i := range instances {
@@ -35,7 +40,7 @@ func snapshot(instances ...*catalog.Instance) *catalog.Snapshot {
 // one derives the only probe there is, without a problem.
 func one(t *testing.T, s *catalog.Snapshot, r *Rules) *Probe {
 	t.Helper()
-	got := Derive(s, r, nil)
+	got := derive(s, r, nil)
 	require.Empty(t, got.Problems)
 	require.Len(t, got.Probes, 1)
 	return got.Probes[0]
@@ -45,7 +50,7 @@ func TestNothingIsProbedByDefault(t *testing.T) {
 	side := sidecar("web-1-sidecar-proxy", "web-1", "127.0.0.1", 8080)
 	side.Meta = map[string]string{"hds": "http"}
 	gateway := &catalog.Instance{ID: "gw", Service: "gw", Kind: "ingress-gateway", Port: 1, Meta: map[string]string{"hds": "tcp"}}
-	got := Derive(snapshot(web(nil), side, gateway), rules(Service{Name: "web-sidecar-proxy", Checks: []Check{{"x", Settings{Kind: TCP}}}}, Service{Name: "gw", Checks: []Check{{"x", Settings{Kind: TCP}}}}), nil)
+	got := derive(snapshot(web(nil), side, gateway), rules(Service{Name: "web-sidecar-proxy", Checks: []Check{{"x", Settings{Kind: TCP}}}}, Service{Name: "gw", Checks: []Check{{"x", Settings{Kind: TCP}}}}), nil)
 	assert.Equal(t, Result{}, got)
 }
 
@@ -82,8 +87,7 @@ func TestBadMetaIsAProblemThatSaysWhatIsAllowed(t *testing.T) {
 		meta map[string]string
 		want string
 	}{
-		"kind":            {map[string]string{"hds": "htpp"}, `meta hds: "htpp" is not allowed: http, tcp or off`},
-		"grpc":            {map[string]string{"hds": "grpc"}, "grpc probes are not supported"},
+		"kind":            {map[string]string{"hds": "htpp"}, `meta hds: "htpp" is not allowed: http, tcp, grpc or off`},
 		"unknown key":     {map[string]string{"hds": "tcp", "hds_prot": "1"}, "meta hds_prot: no such key: hds or one of hds_address, "},
 		"empty unknown":   {map[string]string{"hds": "tcp", "hds_prot": ""}, "meta hds_prot: no such key"},
 		"no kind":         {map[string]string{"hds_path": "/x"}, `meta hds_path is set, but neither meta hds nor a config check "default"`},
@@ -104,10 +108,10 @@ func TestBadMetaIsAProblemThatSaysWhatIsAllowed(t *testing.T) {
 		"port 65536":      {map[string]string{"hds": "http", "hds_port": "65536"}, "from 1 to 65535"},
 		"port text":       {map[string]string{"hds": "http", "hds_port": "http"}, `"http" is not a whole number`},
 		"port huge":       {map[string]string{"hds": "http", "hds_port": "99999999999999999999"}, "is not a whole number"},
-		"address name":    {map[string]string{"hds": "http", "hds_address": "app.local"}, "is not an IP address"},
-		"address zone":    {map[string]string{"hds": "http", "hds_address": "fe80::1%eth0"}, "is not an IP address"},
-		"address port":    {map[string]string{"hds": "http", "hds_address": "127.0.0.1:80"}, "is not an IP address"},
-		"address octal":   {map[string]string{"hds": "http", "hds_address": "0177.0.0.1"}, "is not an IP address"},
+		"address old":     {map[string]string{"hds": "http", "hds_address": "127.1"}, "neither an IP address"},
+		"address zone":    {map[string]string{"hds": "http", "hds_address": "fe80::1%eth0"}, "neither an IP address"},
+		"address port":    {map[string]string{"hds": "http", "hds_address": "127.0.0.1:80"}, "neither an IP address"},
+		"address octal":   {map[string]string{"hds": "http", "hds_address": "0177.0.0.1"}, "neither an IP address"},
 		"address all":     {map[string]string{"hds": "http", "hds_address": "0.0.0.0"}, "cannot be probed"},
 		"address many":    {map[string]string{"hds": "http", "hds_address": "224.0.0.1"}, "cannot be probed"},
 		"interval unit":   {map[string]string{"hds": "http", "hds_interval": "5"}, "a number with a unit, such as 500ms"},
@@ -120,11 +124,17 @@ func TestBadMetaIsAProblemThatSaysWhatIsAllowed(t *testing.T) {
 		"grace":           {map[string]string{"hds": "http", "hds_unhealthy_threshold": "1000"}, "at most 10m"},
 		"observer":        {map[string]string{"hds": "http", "hds_observer": "me"}, "auto, sidecar or node"},
 		"mode":            {map[string]string{"hds": "http", "hds_mode": "shadow"}, `only "enforce"`},
-		"tls":             {map[string]string{"hds": "http", "hds_tls": "true"}, `only "false"`},
-		"tls name":        {map[string]string{"hds": "http", "hds_tls_server_name": "x"}, "leave it out"},
+		"tls word":        {map[string]string{"hds": "http", "hds_tls": "yes"}, "true or false"},
+		"tls no CA":       {map[string]string{"hds": "http", "hds_tls": "true", "hds_tls_server_name": "x"}, "would verify nothing"},
+		"tls name":        {map[string]string{"hds": "http", "hds_tls_server_name": "x"}, "TLS is not"},
+		"tls bad name":    {map[string]string{"hds": "http", "hds_tls": "true", "hds_tls_server_name": "a b"}, "a host name or an IP address"},
+		"tls long name":   {map[string]string{"hds": "http", "hds_tls": "true", "hds_tls_server_name": strings.Repeat("a.", 127) + "aa"}, "at most 253 bytes"},
+		"grpc misfit":     {map[string]string{"hds": "tcp", "hds_grpc_service": "x"}, "a tcp probe has no such attribute"},
+		"grpc path":       {map[string]string{"hds": "grpc", "hds_path": "/x"}, "a grpc probe has no such attribute"},
+		"grpc service":    {map[string]string{"hds": "grpc", "hds_grpc_service": "a\nb"}, "without control characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Derive(snapshot(web(c.meta)), rules(), nil)
+			got := derive(snapshot(web(c.meta)), rules(), nil)
 			assert.Empty(t, got.Probes)
 			require.Len(t, got.Problems, 1)
 			assert.Equal(t, "web-1", got.Problems[0].ServiceID)
@@ -135,20 +145,20 @@ func TestBadMetaIsAProblemThatSaysWhatIsAllowed(t *testing.T) {
 }
 
 func TestEveryFaultOfAMetaIsTold(t *testing.T) {
-	got := Derive(snapshot(web(map[string]string{"hds": "http", "hds_port": "0", "hds_interval": "1"})), rules(), nil)
+	got := derive(snapshot(web(map[string]string{"hds": "http", "hds_port": "0", "hds_interval": "1"})), rules(), nil)
 	require.Len(t, got.Problems, 2)
 }
 
 func TestOffBeatsEverything(t *testing.T) {
 	r := rules(Service{Name: "web", Checks: []Check{{"ready", Settings{Kind: TCP}}}})
-	assert.Equal(t, Result{}, Derive(snapshot(web(map[string]string{"hds": "Off", "hds_port": "0"})), r, nil))
+	assert.Equal(t, Result{}, derive(snapshot(web(map[string]string{"hds": "Off", "hds_port": "0"})), r, nil))
 }
 
 func TestConfigAsksForSeveralProbes(t *testing.T) {
 	r := rules(Service{Name: "web", Checks: []Check{
 		{"ready", Settings{Kind: HTTP, Path: "/ready", Interval: 2 * time.Second}}, {"db", Settings{Kind: TCP, Port: 5432}},
 	}})
-	got := Derive(snapshot(web(nil)), r, nil)
+	got := derive(snapshot(web(nil)), r, nil)
 	require.Empty(t, got.Problems)
 	require.Len(t, got.Probes, 2)
 	assert.Equal(t, "hds.db:web-1", got.Probes[0].CheckID)
@@ -184,13 +194,13 @@ func TestMetaRefinesTheConfigsDefaultCheck(t *testing.T) {
 		{DefaultName, Settings{Kind: HTTP, Path: "/ready", Method: "HEAD", Port: 9000, Interval: 3 * time.Second}},
 		{"db", Settings{Kind: TCP, Port: 5432}},
 	}})
-	got := Derive(snapshot(web(map[string]string{"hds_path": "/x", "hds_timeout": "2s"})), r, nil)
+	got := derive(snapshot(web(map[string]string{"hds_path": "/x", "hds_timeout": "2s"})), r, nil)
 	require.Empty(t, got.Problems)
 	require.Len(t, got.Probes, 2)
 	s := got.Probes[1].Settings
 	assert.Equal(t, []any{"/x", "HEAD", 9000, 3 * time.Second, 2 * time.Second}, []any{s.Path, s.Method, s.Port, s.Interval, s.Timeout})
 
-	got = Derive(snapshot(web(map[string]string{"hds": "tcp"})), r, nil)
+	got = derive(snapshot(web(map[string]string{"hds": "tcp"})), r, nil)
 	require.Empty(t, got.Problems)
 	s = got.Probes[1].Settings
 	assert.Equal(t, Settings{Kind: TCP, Interval: 3 * time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: Auto}, s,
@@ -200,27 +210,27 @@ func TestMetaRefinesTheConfigsDefaultCheck(t *testing.T) {
 
 func TestABadMetaLeavesOtherProbesAlone(t *testing.T) {
 	r := rules(Service{Name: "web", Checks: []Check{{DefaultName, Settings{Kind: HTTP}}, {"db", Settings{Kind: TCP}}}})
-	got := Derive(snapshot(web(map[string]string{"hds_port": "0"})), r, nil)
+	got := derive(snapshot(web(map[string]string{"hds_port": "0"})), r, nil)
 	require.Len(t, got.Problems, 1)
 	require.Len(t, got.Probes, 1)
 	assert.Equal(t, "hds.db:web-1", got.Probes[0].CheckID)
 }
 
 func TestTheLastGoodDefinitionGoesOn(t *testing.T) {
-	good := Derive(snapshot(web(map[string]string{"hds": "http"})), rules(), nil)
+	good := derive(snapshot(web(map[string]string{"hds": "http"})), rules(), nil)
 	typo := snapshot(web(map[string]string{"hds": "http", "hds_port": "x"}))
-	got := Derive(typo, rules(), good.Probes)
+	got := derive(typo, rules(), good.Probes)
 	require.Len(t, got.Problems, 1)
 	require.Equal(t, good.Probes, got.Probes)
-	assert.Equal(t, good.Probes, Derive(typo, rules(), got.Probes).Probes, "and on")
+	assert.Equal(t, good.Probes, derive(typo, rules(), got.Probes).Probes, "and on")
 
-	gone := Derive(snapshot(), rules(), got.Probes)
+	gone := derive(snapshot(), rules(), got.Probes)
 	assert.Equal(t, Result{}, gone, "but not without the instance")
-	assert.Empty(t, Derive(snapshot(web(map[string]string{"hds_path": "/"})), rules(), nil).Probes)
+	assert.Empty(t, derive(snapshot(web(map[string]string{"hds_path": "/"})), rules(), nil).Probes)
 
 	noAddress := web(map[string]string{"hds": "http"})
 	noAddress.Address = "not a host"
-	got = Derive(snapshot(noAddress), rules(), good.Probes)
+	got = derive(snapshot(noAddress), rules(), good.Probes)
 	require.Len(t, got.Problems, 1)
 	assert.Equal(t, SourceConsul, got.Problems[0].Source)
 	assert.Equal(t, good.Probes, got.Probes)
@@ -231,7 +241,7 @@ func TestWhereToProbe(t *testing.T) {
 	at := func(change func(*catalog.Instance), more ...*catalog.Instance) string {
 		i := web(meta)
 		change(i)
-		got := Derive(snapshot(append(more, i)...), rules(), nil)
+		got := derive(snapshot(append(more, i)...), rules(), nil)
 		if len(got.Problems) > 0 {
 			return got.Problems[0].Message
 		}
@@ -244,7 +254,7 @@ func TestWhereToProbe(t *testing.T) {
 	assert.Equal(t, "unix:///"+strings.Repeat("a", 106), at(func(i *catalog.Instance) { i.SocketPath = "/" + strings.Repeat("a", 106) }))
 	assert.Contains(t, at(func(i *catalog.Instance) { i.Port = 0 }), "no port")
 	assert.Contains(t, at(func(i *catalog.Instance) { i.Port = 70000 }), "from 1 to 65535")
-	assert.Contains(t, at(func(i *catalog.Instance) { i.Address = "db.local" }), "not an IP address")
+	assert.Contains(t, at(func(i *catalog.Instance) { i.Address = "db local" }), "neither an IP address")
 	assert.Equal(t, "127.0.0.1:9000", at(func(*catalog.Instance) {}, sidecar("s", "web-1", "127.0.0.1", 9000)), "what the sidecar knows")
 	assert.Equal(t, "127.0.0.1:8080", at(func(*catalog.Instance) {}, sidecar("s", "web-1", "", 0)), "Consul's defaults")
 	side := sidecar("s", "web-1", "", 0)
@@ -254,7 +264,7 @@ func TestWhereToProbe(t *testing.T) {
 	s := snapshot(web(meta))
 	s.Node.Address = ""
 	s.Instances["web-1"].Address = ""
-	assert.Contains(t, Derive(s, rules(), nil).Problems[0].Message, "consul.node_address")
+	assert.Contains(t, derive(s, rules(), nil).Problems[0].Message, "consul.node_address")
 }
 
 func TestWhoObserves(t *testing.T) {
@@ -269,7 +279,7 @@ func TestWhoObserves(t *testing.T) {
 	assert.Empty(t, p.Sidecars)
 	assert.False(t, p.ByNode, "none is registered")
 
-	got := Derive(snapshot(web(map[string]string{"hds": "tcp"}), side, sidecar("z", "web-1", "127.0.0.1", 9999)), rules(), nil)
+	got := derive(snapshot(web(map[string]string{"hds": "tcp"}), side, sidecar("z", "web-1", "127.0.0.1", 9999)), rules(), nil)
 	assert.Equal(t, []string{"web-1-sidecar-proxy"}, got.Probes[0].Sidecars)
 	require.Len(t, got.Problems, 1)
 	assert.Contains(t, got.Problems[0].Message, `sidecar "z" does not observe`)
@@ -292,7 +302,7 @@ func TestServiceIDsThatConsulsAPIWouldMisread(t *testing.T) {
 	for _, id := range []string{"a//b", "a/../b", "a/.", "a\nb", "a\x00b", strings.Repeat("a", 1025), "a\xffb"} {
 		i := web(map[string]string{"hds": "tcp"})
 		i.ID = id
-		got := Derive(snapshot(i), rules(), nil)
+		got := derive(snapshot(i), rules(), nil)
 		assert.Empty(t, got.Probes, "%q", id)
 		require.Len(t, got.Problems, 1, "%q", id)
 		assert.Equal(t, SourceConsul, got.Problems[0].Source)
@@ -300,7 +310,7 @@ func TestServiceIDsThatConsulsAPIWouldMisread(t *testing.T) {
 	for _, id := range []string{"a:b", "a/b", "./a", "a b", "a%2Fb", "a?b", `a#"b`, "é", strings.Repeat("a", 1024)} {
 		i := web(map[string]string{"hds": "tcp"})
 		i.ID = id
-		assert.Len(t, Derive(snapshot(i), rules(), nil).Probes, 1, "%q", id)
+		assert.Len(t, derive(snapshot(i), rules(), nil).Probes, 1, "%q", id)
 	}
 }
 

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,8 +40,7 @@ var metaKeys = map[string]func(*Settings, string) error{
 	},
 	"hds_address": func(s *Settings, v string) error {
 		s.Address = v
-		_, err := ParseAddress(v)
-		return err
+		return CheckAddress(v)
 	},
 	"hds_interval": func(s *Settings, v string) (err error) {
 		s.Interval, err = ParseDuration(v)
@@ -64,15 +62,30 @@ var metaKeys = map[string]func(*Settings, string) error{
 		s.Observer, err = ParseObserver(v)
 		return err
 	},
-	"hds_mode":            only("enforce"),
-	"hds_tls":             only("false"),
-	"hds_tls_skip_verify": only("false"),
-	"hds_tls_server_name": only(""),
-	"hds_grpc_service":    only(""),
+	"hds_grpc_service": func(s *Settings, v string) error {
+		s.GRPCService = v
+		return CheckGRPCService(v)
+	},
+	"hds_tls": func(s *Settings, v string) (err error) {
+		s.TLS, err = parseSwitch(v)
+		return err
+	},
+	"hds_tls_server_name": func(s *Settings, v string) error {
+		s.TLSServerName = v
+		return CheckServerName(v)
+	},
+	"hds_tls_skip_verify": func(s *Settings, v string) (err error) {
+		s.TLSSkipVerify, err = parseSwitch(v)
+		return err
+	},
+	"hds_mode": only("enforce"),
 }
 
-// httpOnly are the keys that mean something to HTTP probes alone.
-var httpOnly = []string{"hds_path", "hds_method", "hds_host", "hds_expected_statuses"}
+// kindKeys are the keys that mean something to one kind of probe alone.
+var kindKeys = map[string]Kind{
+	"hds_path": HTTP, "hds_method": HTTP, "hds_host": HTTP, "hds_expected_statuses": HTTP,
+	"hds_grpc_service": GRPC,
+}
 
 // only refuses every value of a key but its default, as long as what the key
 // would do is not built.
@@ -80,9 +93,6 @@ func only(allowed string) func(*Settings, string) error {
 	return func(_ *Settings, v string) error {
 		if strings.EqualFold(v, allowed) {
 			return nil
-		}
-		if allowed == "" {
-			return errors.New("not supported by this version of consul-hds: leave it out")
 		}
 		return fmt.Errorf("%q is not supported by this version of consul-hds: only %q", clip(v), allowed)
 	}
@@ -133,7 +143,7 @@ func (m *meta) set(key, value string) error {
 // misfits reports the keys that a probe of this kind has no use for.
 func (m *meta) misfits(kind Kind) error {
 	for _, key := range m.keys {
-		if kind != "" && kind != HTTP && slices.Contains(httpOnly, key) {
+		if only, ok := kindKeys[key]; ok && kind != "" && kind != only {
 			return fmt.Errorf("meta %s: a %s probe has no such attribute", key, kind)
 		}
 	}
@@ -142,12 +152,18 @@ func (m *meta) misfits(kind Kind) error {
 
 func parseKind(v string) (Kind, error) {
 	switch k := Kind(strings.ToLower(v)); k {
-	case HTTP, TCP, Off:
+	case HTTP, TCP, GRPC, Off:
 		return k, nil
-	case "grpc":
-		return "", errors.New("grpc probes are not supported by this version of consul-hds: http, tcp or off")
 	}
-	return "", fmt.Errorf("%q is not allowed: http, tcp or off", clip(v))
+	return "", fmt.Errorf("%q is not allowed: http, tcp, grpc or off", clip(v))
+}
+
+func parseSwitch(v string) (Switch, error) {
+	switch s := Switch(strings.ToLower(v)); s {
+	case On, Not:
+		return s, nil
+	}
+	return "", fmt.Errorf("%q is not allowed: true or false", clip(v))
 }
 
 // ParseObserver reads an observer policy, in any case.

@@ -5,8 +5,12 @@
 package probe
 
 import (
+	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
 )
 
 // Kind is the protocol of a probe.
@@ -16,6 +20,8 @@ type Kind string
 const (
 	HTTP Kind = "http"
 	TCP  Kind = "tcp"
+	// GRPC asks the standard health service, grpc.health.v1.Health/Check.
+	GRPC Kind = "grpc"
 	// Off is no kind of probe: in service meta it withdraws every probe of the
 	// instance, also those of the config.
 	Off Kind = "off"
@@ -40,6 +46,21 @@ type StatusRange struct {
 	First, Last int
 }
 
+// Switch is a bool that may be unset.
+type Switch string
+
+// The settings of a switch; the zero value is unset.
+const (
+	On  Switch = "true"
+	Not Switch = "false"
+)
+
+// Payload is a sequence of bytes to send or to look for.
+type Payload string
+
+// MarshalText implements encoding.TextMarshaler, for bytes that are no text.
+func (p Payload) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, []byte(p)), nil }
+
 // Settings are the attributes of one probe, from one source. The zero value of
 // a field means that the source does not set it: a source that sets a field to
 // an invalid zero has to report that itself, with the Check… functions.
@@ -56,11 +77,30 @@ type Settings struct {
 	Address string
 	Port    int
 
-	// For HTTP only.
+	// For HTTP only. Headers maps a name to its values.
 	Path             string
 	Method           string
 	Host             string
+	Headers          map[string][]string
 	ExpectedStatuses []StatusRange
+	HTTP2            bool
+	Body             Payload
+
+	// For TCP only.
+	Send Payload
+	// For HTTP and TCP: what the answer has to hold, in this order.
+	Receive []Payload
+
+	// For GRPC only: the service asked for; empty is the server as a whole.
+	GRPCService string
+
+	// TLS is for every kind. The files are PEM and are read by the daemon.
+	TLS           Switch
+	TLSServerName string
+	TLSCAFile     string
+	TLSCertFile   string
+	TLSKeyFile    string
+	TLSSkipVerify Switch
 }
 
 // Check is one check block of the config: a named probe.
@@ -101,6 +141,8 @@ type Probe struct {
 	Name      string
 	Settings  Settings
 	Target    Target
+	// TLS is nil for a probe in plain text.
+	TLS *TLS
 	// Sidecars are the service ids of the proxies that observe the probe, in
 	// order; ByNode says that the node Envoys do. Never both, but neither where a
 	// sidecar is wanted and none is registered.
@@ -109,6 +151,52 @@ type Probe struct {
 	// Cluster is the name of the probe's HDS cluster: the check id and a hash of
 	// the definition, so that an echoed name proves which definition is applied.
 	Cluster string
+}
+
+// TLS is the TLS of a probe, with what its files hold.
+type TLS struct {
+	// ServerName is sent as SNI and has to be a name of the certificate; empty
+	// without verification, if none was given.
+	ServerName string
+	// CA verifies the certificate; nil verifies nothing.
+	CA []byte
+	// Cert and Key are the client's, both or none of them.
+	Cert []byte
+	Key  Secret
+}
+
+// Secret is a private key: whatever prints it, shows that there is one and
+// nothing more.
+type Secret []byte
+
+// String implements fmt.Stringer.
+func (Secret) String() string { return "(hidden)" }
+
+// GoString implements fmt.GoStringer.
+func (Secret) GoString() string { return "(hidden)" }
+
+// Format implements fmt.Formatter: %x and %s of the bytes would show them.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (Secret) MarshalText() ([]byte, error) { return []byte("(hidden)"), nil }
+
+// Known is what is known of a host name or a file.
+type Known[T any] struct {
+	// Value is the last good answer; it means nothing unless Good.
+	Value T
+	Good  bool
+	// Err is why the newest look failed, nil if it did not.
+	Err error
+}
+
+// World is what probes are derived from, beside the rules.
+type World struct {
+	Snapshot *catalog.Snapshot
+	// Names are the addresses of host names, Files the contents of files, as far
+	// as they were looked up: what is missing is awaited.
+	Names map[string]Known[netip.Addr]
+	Files map[string]Known[[]byte]
 }
 
 // Problem is something that keeps a probe from being what its owner asked for.

@@ -34,10 +34,10 @@ func (d *deriver) aim(p *Probe, inst *catalog.Instance) error {
 		place = placeOfSidecar(side[0], inst)
 	}
 	var err error
-	if p.Target, err = place.target(p.Settings); err != nil {
+	if p.Target, err = d.target(place, p.Settings); err != nil {
 		return err
 	}
-	if p.Settings.Kind == HTTP && p.Settings.Host == "" {
+	if p.Settings.Kind != TCP && p.Settings.Host == "" {
 		p.Settings.Host = p.Target.host()
 	}
 	return d.assign(p, inst, side)
@@ -47,7 +47,7 @@ func (d *deriver) aim(p *Probe, inst *catalog.Instance) error {
 // second sidecar that knows the app by another one cannot observe it.
 func (d *deriver) assign(p *Probe, inst *catalog.Instance, side []*catalog.Instance) error {
 	for _, s := range side {
-		t, err := placeOfSidecar(s, inst).target(p.Settings)
+		t, err := d.target(placeOfSidecar(s, inst), p.Settings)
 		if err != nil || t != p.Target {
 			d.problem(inst, SourceConsul, fmt.Errorf("sidecar %q does not observe: it reaches the service elsewhere than sidecar %q does", clip(s.ID), clip(side[0].ID)))
 			continue
@@ -79,9 +79,9 @@ func placeOfSidecar(side, inst *catalog.Instance) place {
 	}
 }
 
-// target is the probe's target at this place: its own address and port beat
-// the place's.
-func (pl place) target(s Settings) (Target, error) {
+// target is the probe's target at a place: its own address and port beat the
+// place's.
+func (d *deriver) target(pl place, s Settings) (Target, error) {
 	if pl.socket != "" && s.Address == "" && s.Port == 0 {
 		return Target{Socket: pl.socket}, CheckSocket(pl.socket)
 	}
@@ -92,14 +92,31 @@ func (pl place) target(s Settings) (Target, error) {
 	if port == 0 {
 		return Target{}, errors.New("the service has no port: set hds_port, or port in the config")
 	}
-	addr, err := ParseAddress(address)
-	if err != nil {
-		return Target{}, fmt.Errorf("address %w; host names are not supported by this version of consul-hds", err)
-	}
 	if err := CheckPort(port); err != nil {
 		return Target{}, fmt.Errorf("port %w", err)
 	}
+	addr, err := d.address(address)
+	if err != nil {
+		return Target{}, fmt.Errorf("address %w", err)
+	}
 	return Target{Addr: netip.AddrPortFrom(addr, uint16(port))}, nil
+}
+
+// address is an IP address as it stands, or that of a host name: an Envoy is
+// never sent a name, which would be its death (facts/envoy-hds.md 0.4).
+func (d *deriver) address(s string) (netip.Addr, error) {
+	if !isHostName(s) {
+		return ParseAddress(s)
+	}
+	note(&d.out.Names, s)
+	switch n, known := d.world.Names[s]; {
+	case !known:
+		return netip.Addr{}, errWaiting
+	case n.Good:
+		return n.Value, nil
+	default:
+		return netip.Addr{}, fmt.Errorf("%q cannot be probed yet: %w", s, n.Err)
+	}
 }
 
 // host is what a probe's Host header says when nothing else is wanted.
@@ -123,12 +140,13 @@ func (t Target) String() string {
 // definition. Who observes it is no part of the definition.
 func clusterName(p *Probe) string {
 	s := p.Settings
-	s.Observer = ""
+	s.Observer, s.TLSCAFile, s.TLSCertFile, s.TLSKeyFile = "", "", "", ""
 	canonical, err := json.Marshal(struct {
 		Format   int
 		Settings Settings
 		Target   string
-	}{definitionFormat, s, p.Target.String()})
+		TLS      string
+	}{definitionFormat, s, p.Target.String(), p.TLS.digest()})
 	if err != nil {
 		panic(fmt.Sprintf("probe settings are plain data, yet: %v", err))
 	}
@@ -145,13 +163,22 @@ func (p *Probe) Expects(code int) bool {
 
 // Subject says in a few words what is probed, for outputs and logs.
 func (p *Probe) Subject() string {
-	if p.Settings.Kind != HTTP {
-		return string(p.Settings.Kind) + " " + p.Target.String()
+	s := p.Settings
+	kind := string(s.Kind)
+	if p.TLS != nil && s.Kind != HTTP {
+		kind += "+tls"
 	}
-	if p.Target.Socket != "" {
-		return fmt.Sprintf("http %s %s at %s", p.Settings.Method, clip(p.Settings.Path), p.Target)
+	switch {
+	case s.Kind == GRPC && s.GRPCService != "":
+		return fmt.Sprintf("%s %s of %s", kind, clip(s.GRPCService), p.Target)
+	case s.Kind != HTTP:
+		return kind + " " + p.Target.String()
+	case p.Target.Socket != "":
+		return fmt.Sprintf("http %s %s at %s", s.Method, clip(s.Path), p.Target)
+	case p.TLS != nil:
+		return fmt.Sprintf("http %s https://%s%s", s.Method, p.Target, clip(s.Path))
 	}
-	return fmt.Sprintf("http %s http://%s%s", p.Settings.Method, p.Target, clip(p.Settings.Path))
+	return fmt.Sprintf("http %s http://%s%s", s.Method, p.Target, clip(s.Path))
 }
 
 // Title is the name of the probe's Consul check.

@@ -107,6 +107,9 @@ func (d *daemon) reload() (bridge.Settings, error) {
 	if diags.HasErrors() {
 		return bridge.Settings{}, diags
 	}
+	for _, warning := range diags {
+		d.logger.Warn("configuration", "warning", warning)
+	}
 	fixed := changedFixed(d.running, loaded.Config)
 	if len(fixed) > 0 {
 		d.logger.Warn("some changes need a restart and are not taken over", "keys", fixed)

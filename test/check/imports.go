@@ -23,11 +23,12 @@ const anything = "*"
 var rules = map[string][]string{
 	"cmd":              {"bridge", "config"},
 	"config":           {"bridge/probe"},
-	"bridge":           {"bridge/catalog", "bridge/probe", "bridge/hds", "bridge/health", "bridge/checks", "bridge/admin", "bridge/telemetry"},
+	"bridge":           {"bridge/catalog", "bridge/probe", "bridge/hds", "bridge/health", "bridge/checks", "bridge/admin", "bridge/telemetry", "bridge/lookup"},
 	"bridge/catalog":   {},
 	"bridge/probe":     {"bridge/catalog"},
 	"bridge/hds":       {"bridge/probe", "bridge/catalog"},
 	"bridge/health":    {},
+	"bridge/lookup":    {},
 	"bridge/checks":    {"bridge/health", "bridge/probe", "bridge/catalog"},
 	"bridge/admin":     {},
 	"bridge/telemetry": {},

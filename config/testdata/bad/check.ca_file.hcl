@@ -1,7 +1,7 @@
-# error: is not built yet
+# error: an absolute path
 service "web" {
   check "ready" {
-    ca_file = "/etc/ca.pem" # here
+    ca_file = "ca.pem" # here
     tcp {}
   }
 }

@@ -1,6 +1,8 @@
-# error: is not built yet
+# error: An argument named "path" is not expected here
 service "web" {
   check "ready" {
-    grpc {} # here
+    grpc {
+      path = "/ready" # here
+    }
   }
 }

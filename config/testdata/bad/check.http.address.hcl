@@ -1,8 +1,8 @@
-# error: is not an IP address
+# error: "127.1" is neither an IP address (without zone or port) nor a host name
 service "web" {
   check "ready" {
     http {
-      address = "app.example" # here
+      address = "127.1" # here
     }
   }
 }

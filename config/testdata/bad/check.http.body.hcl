@@ -1,8 +1,9 @@
-# error: is not built yet
+# error: after hex: an even number of hex digits
 service "web" {
   check "ready" {
     http {
-      body = "ping" # here
+      method = "POST"
+      body   = "hex:0a0" # here
     }
   }
 }

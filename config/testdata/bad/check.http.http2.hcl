@@ -1,8 +1,8 @@
-# error: is not built yet
+# error: true or false, without quotes
 service "web" {
   check "ready" {
     http {
-      http2 = true # here
+      http2 = "true" # here
     }
   }
 }

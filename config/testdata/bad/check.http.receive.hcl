@@ -1,8 +1,8 @@
-# error: is not built yet
+# error: a string is not allowed: a list
 service "web" {
   check "ready" {
     http {
-      receive = ["ok"] # here
+      receive = "ok" # here
     }
   }
 }

@@ -1,8 +1,8 @@
-# error: is not built yet
+# error: tls without ca_file would verify nothing
 service "web" {
-  check "ready" {
+  check "ready" { # here
     http {
-      tls {} # here
+      tls {}
     }
   }
 }

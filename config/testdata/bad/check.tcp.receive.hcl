@@ -1,8 +1,8 @@
-# error: is not built yet
+# error: at least one payload
 service "web" {
   check "ready" {
     tcp {
-      receive = ["pong"] # here
+      receive = [] # here
     }
   }
 }

@@ -1,8 +1,9 @@
-# error: is not built yet
+# error: a number is not allowed: a string in quotes
 service "web" {
   check "ready" {
     tcp {
-      send = "ping" # here
+      send    = 1 # here
+      receive = ["pong"]
     }
   }
 }

@@ -1,7 +1,10 @@
-# error: is not built yet
+# error: Duplicate tls block
 service "web" {
   check "ready" {
     tcp {
+      tls {
+        skip_verify = true
+      }
       tls {} # here
     }
   }

@@ -1,4 +1,4 @@
-# error: is not built yet
+# error: an absolute path
 defaults {
-  ca_file = "/etc/ca.pem" # here
+  ca_file = "ca.pem" # here
 }

@@ -1,0 +1,29 @@
+package bridge
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// lockDirEnv makes the test binary be another daemon that holds a lock.
+const lockDirEnv = "CONSUL_HDS_TEST_LOCK_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(lockDirEnv); dir != "" {
+		holdLock(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// holdLock takes the lock of a directory, says how that went, and holds it until
+// standard input ends.
+func holdLock(dir string) {
+	_, err := takeLock(dir)
+	fmt.Println("taken:", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}

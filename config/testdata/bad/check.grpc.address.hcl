@@ -1,0 +1,8 @@
+# error: unspecified
+service "web" {
+  check "ready" {
+    grpc {
+      address = "0.0.0.0" # here
+    }
+  }
+}

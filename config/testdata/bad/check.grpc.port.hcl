@@ -1,0 +1,8 @@
+# error: a whole number, without quotes
+service "web" {
+  check "ready" {
+    grpc {
+      port = "50051" # here
+    }
+  }
+}

@@ -1,0 +1,10 @@
+# error: true or false, without quotes
+service "web" {
+  check "ready" {
+    http {
+      tls {
+        skip_verify = "yes" # here
+      }
+    }
+  }
+}
