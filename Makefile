@@ -9,10 +9,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test tools demo lint check clean
+.PHONY: help build test test-envoys tools figures demo lint check clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/consul-hds, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/consul-hds ./cmd/consul-hds
@@ -23,6 +23,12 @@ test: tools ## Run all tests: unit and end-to-end, with the race detector
 
 tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 	@$(GO) run -buildvcs=false ./test/lab/cmd/fetch
+
+test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to work (half an hour)
+	$(GO) run -buildvcs=false ./test/envoys
+
+figures: tools ## Measure what the docs claim: delays and writes
+	$(GO) run -buildvcs=false ./test/figures
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back
 	@$(GO) build -buildvcs=false -o bin/demo ./test/demo

@@ -160,6 +160,22 @@ func TestAProbeThatIsWithdrawnLosesItsCheck(t *testing.T) {
 	}
 }
 
+func TestAChangedDefinitionKeepsTheStatusAndAwaitsItsOwnAnswer(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1")})
+	r.says("web-1", up, at(time.Second))
+	r.tell(at(time.Second), "web-1")
+	delete(r.seen, "hds:web-1") // of the new cluster nothing was said
+	r.show(at(2*time.Second), world{web("web-1", "hds", "http", "hds_path", "/new")})
+	assert.Equal(t, health.Passing, r.wants["hds:web-1"].Status)
+	assert.Equal(t, health.Adopted, r.tracked["hds:web-1"].verdict.Phase)
+	r.takeTime(at(15 * time.Second))
+	assert.True(t, r.wants["hds:web-1"].Alive, "it has as long as a check that was adopted")
+	r.says("web-1", down, at(16*time.Second))
+	r.tell(at(16*time.Second), "web-1")
+	assert.Equal(t, "http GET http://10.0.0.1:80/new: unhealthy, says Envoy node-1", r.wants["hds:web-1"].Output)
+}
+
 func TestATypoChangesNothingThatIsThere(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1")})
@@ -304,7 +320,7 @@ func TestAProbeThatNobodyAnswersIsAProblem(t *testing.T) {
 		`web-2: no Envoy observes check "hds:web-2": sidecar Envoy web-2-sidecar-proxy is not connected`,
 		`web-3: no Envoy has answered for check "hds:web-3" in time; asked: ["node-1"]`,
 	}, r.messages("envoy")[:2])
-	assert.Contains(t, r.messages("envoy")[2], `no Envoy observes check "hds:web-4": a sidecar, of which none is registered`)
+	assert.Contains(t, r.messages("envoy")[2], `no Envoy observes check "hds:web-4": a sidecar Envoy, which is not registered`)
 	assert.Equal(t, health.None, r.wants["hds:web-2"].Status, "it makes no check where there is none")
 	r.says("web-3", up, at(21*time.Second))
 	r.tell(at(21*time.Second), "web-3")

@@ -79,5 +79,5 @@ func awaited(p *probe.Probe) string {
 	case p.ByNode:
 		return "a node Envoy"
 	}
-	return "a sidecar, of which none is registered"
+	return "a sidecar Envoy, which is not registered"
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type Manager struct {
 	// stopped says that Run has ended.
 	stopped bool
 	entries map[string]*entry
+	// removed is when checks were removed that an older snapshot may still show.
+	removed map[string]time.Time
 	// urgent and lazy are the ids of checks that may need a write.
 	urgent, lazy []string
 	// pause is until when nothing is written, failures how often in a row the
@@ -49,7 +52,7 @@ func New(config Config) (*Manager, error) {
 	if config.Agent == nil || config.TTL <= 0 {
 		return nil, errors.New("checks need an agent and a TTL")
 	}
-	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}}
+	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}, removed: map[string]time.Time{}}
 	m.cond = sync.NewCond(&m.mu)
 	return m, nil
 }
@@ -150,8 +153,9 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		}
 		m.consider(id, e, now)
 	}
+	maps.DeleteFunc(m.removed, func(_ string, at time.Time) bool { return snap.ReadAt.After(at) })
 	for id, c := range snap.Checks {
-		if m.entries[id] == nil && Ours(c) {
+		if _, gone := m.removed[id]; !gone && m.entries[id] == nil && Ours(c) {
 			m.addOrphan(c, now)
 		}
 	}

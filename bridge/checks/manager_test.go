@@ -449,6 +449,23 @@ func TestWithdrawAndForget(t *testing.T) {
 	})
 }
 
+func TestAnOlderSnapshotBringsNothingBackThatWasRemoved(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		before := r.agent.snapshot()
+		time.Sleep(time.Millisecond)
+		r.Withdraw("hds:a")
+		synctest.Wait()
+		r.agent.writes()
+		r.Sync(before)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		assert.Empty(t, r.States())
+	})
+}
+
 func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
 	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
 		r.Set(wanted("a", health.Passing))

@@ -153,9 +153,7 @@ func (m *Manager) succeeded(j job, now time.Time) {
 	e := j.entry
 	e.did(j.op, j.status, j.output, j.want.Name, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
-		if e.withdrawn && m.entries[j.id] == e {
-			delete(m.entries, j.id)
-		}
+		m.remove(j.id, e, now)
 		return
 	}
 	if j.turns {
@@ -164,6 +162,15 @@ func (m *Manager) succeeded(j job, now time.Time) {
 			m.config.Metrics.WriteDelay(now.Sub(j.want.ReportedAt))
 		}
 		m.config.Logger.Info("check changed", "check_id", j.id, "status", j.status, "output", j.output)
+	}
+}
+
+// remove drops a check that the agent has not any more, unless it is wanted again
+// by now. A snapshot that was read before shows it still: it is no orphan.
+func (m *Manager) remove(id string, e *entry, now time.Time) {
+	m.removed[id] = now
+	if e.withdrawn && m.entries[id] == e {
+		delete(m.entries, id)
 	}
 }
 
@@ -176,9 +183,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
 		e.did(j.op, health.None, "", "", now, now)
-		if e.withdrawn && m.entries[j.id] == e {
-			delete(m.entries, j.id)
-		}
+		m.remove(j.id, e, now)
 	case errors.Is(err, ErrUnknown):
 		e.unsure = true
 		if e.failures == 1 {

@@ -43,13 +43,18 @@ func FuzzReport(f *testing.F) {
 	two := reportOf(echo{a, up, 200})
 	list := two.GetEndpointHealthResponse().ClusterEndpointsHealth[0].LocalityEndpointsHealth[0]
 	list.EndpointsHealth = append(list.EndpointsHealth, list.EndpointsHealth[0])
+	hollow := reportOf(echo{a, up, 200}, echo{b, up, 0})
+	for i, c := range hollow.GetEndpointHealthResponse().ClusterEndpointsHealth {
+		c.LocalityEndpointsHealth = []*healthv3.LocalityEndpointsHealth{{}, {}}[:i] // none, and one without endpoints
+	}
 	seeds := [][]byte{
+		bytesOf(f, hollow),
 		nil, {0xff}, bytesOf(f, requestOf("n1")), bytesOf(f, two),
 		bytesOf(f, reportOf(echo{a, up, 200}, echo{b, down, 0})), bytesOf(f, reportOf(echo{a, down, 429}, echo{a, up, 1e300})),
 		bytesOf(f, reportOf(echo{a, corev3.HealthStatus_DRAINING, 0}, echo{b, -7, 0})), bytesOf(f, reportOf(echo{"", corev3.HealthStatus_DEGRADED, 0})),
 	}
 	for i := range seeds {
-		f.Add(seeds[i], seeds[(i+4)%len(seeds)])
+		f.Add(seeds[i], seeds[(i+5)%len(seeds)])
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		plan, probes := planOf(map[string]map[string]string{"a": asHTTP, "b": asTCP})
@@ -114,7 +119,7 @@ func FuzzFirstMessage(f *testing.F) {
 	plan, _ := planOf(map[string]map[string]string{"a": asHTTP})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var fr frame
-		ident, err := (&stream{grpc: oneMessage{data: data}}).first(context.Background(), &fr)
+		ident, err := (&stream{server: &Server{}, grpc: oneMessage{data: data}}).first(context.Background(), &fr)
 		if err != nil {
 			assert.Nil(t, ident.node)
 			return

@@ -62,6 +62,9 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 
 	var f frame
 	ident, err := st.first(ctx, &f)
+	if errors.Is(err, errShuttingDown) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
 	if err != nil {
 		s.config.Metrics.StreamRefused("first_message")
 		s.config.Logger.Warn("refusing a stream", "peer", peerName(g.Context()), "error", err)
@@ -96,6 +99,8 @@ func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
 		return identity{}, errNoFirst
 	case <-ctx.Done():
 		return identity{}, context.Cause(ctx)
+	case <-st.server.done:
+		return identity{}, errShuttingDown
 	}
 	m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
 	if err := proto.Unmarshal(f.last, m); err != nil {

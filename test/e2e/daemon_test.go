@@ -170,7 +170,7 @@ func TestWhatTheDaemonSaysOfItself(t *testing.T) {
 	consul := raw["consul"].(map[string]any)
 	assert.Equal(t, []any{w.consul.HTTPAddr(), true, ""}, []any{consul["address"], consul["synced"], consul["error"]})
 	assert.Equal(t, []any{1.0, w.consul.NodeName()}, []any{raw["schema"], raw["node"]})
-	assert.Equal(t, []any{map[string]any{"service_id": "bad-1", "source": "meta", "message": `meta hds: "x" is not allowed: http, tcp or off`}}, raw["problems"])
+	assert.Equal(t, []any{map[string]any{"service_id": "bad-1", "source": "meta", "message": `meta hds: "x" is not allowed: http, tcp, grpc or off`}}, raw["problems"])
 
 	metrics, err := w.daemon.Get(w.ctx, "/metrics")
 	require.NoError(t, err)

@@ -152,3 +152,104 @@ func TestEnvoysConnectByLoopbackTCP(t *testing.T) {
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
 	assert.Regexp(t, `^tcp:127\.0\.0\.1:\d+$`, w.observer(theNode).Peer)
 }
+
+func TestACrashLoopingEnvoyKeepsNoStatusAlive(t *testing.T) {
+	w := newWorld(t, quick+`
+hds {
+  node_ids        = ["`+theNode+`"]
+  report_interval = "2s"
+}
+checks {
+  ttl           = "10s"
+  stale_after   = "4s"
+  adopt_timeout = "5s"
+}`)
+	e := w.startEnvoy(theNode)
+	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	last := time.Now()
+	streams := 0
+	for time.Since(last) < 16*time.Second { // it is killed before its first report, every time
+		require.NoError(t, e.Kill())
+		require.NoError(t, e.Start())
+		time.Sleep(time.Second)
+		streams++
+	}
+	require.NoError(t, w.has("hds:web-1", api.HealthCritical)(), "after %d streams", streams)
+	assert.Greater(t, streams, 5)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing)) // and an answer revives it
+}
+
+func TestAHotRestartChangesNoStatus(t *testing.T) {
+	w := newWorld(t, quick)
+	start := func(epoch int) *lab.Envoy {
+		e, err := theLab.StartEnvoy(w.ctx, lab.EnvoyOptions{
+			NodeID: theNode, HDSAddr: w.daemon.HDSAddr(), HotRestart: lab.HotRestart{BaseID: 4711, Epoch: epoch},
+		})
+		require.NoError(t, err)
+		w.ends(e.Process)
+		return e
+	}
+	old := start(0)
+	w.twoInstances(map[string]string{"hds": "http"})
+	s := w.sample(asTheyAre)
+	start(1)
+	w.eventually(patience, func() error {
+		if n := len(w.status().Observers); n != 2 {
+			return fmt.Errorf("%d streams", n)
+		}
+		return nil
+	})
+	select {
+	case <-old.Done():
+	case <-time.After(patience):
+		t.Fatal("the old Envoy is still there")
+	}
+	time.Sleep(2 * time.Second)
+	assert.Len(t, w.status().Observers, 1)
+	s.ends(t)
+}
+
+func TestAnEnvoyThatMovesToAnotherIdentity(t *testing.T) {
+	w := newWorld(t, quick)
+	one, two := w.app(), w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.register("web-2", two.Port(), map[string]string{"hds": "http"})
+	first, second := w.registerSidecar("web-1", "", one.Port()), w.registerSidecar("web-2", "", two.Port())
+	e := w.startEnvoy(first)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	require.NoError(t, w.has("hds:web-2", api.HealthCritical)(), "nobody observes it")
+	require.NoError(t, e.Kill())
+	w.startEnvoy(second)
+	w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+	c, _ := w.status().Check("hds:web-1")
+	assert.Empty(t, c.Observers)
+	c, _ = w.status().Check("hds:web-2")
+	assert.Equal(t, []string{second}, c.Observers)
+}
+
+func TestTheObserverMayBeChosen(t *testing.T) {
+	w := newWorld(t, quick)
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http", "hds_observer": "node"})
+	side := w.registerSidecar("web-1", "", one.Port())
+	w.startEnvoy(side)
+	w.startEnvoy(theNode)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	observers := func(want string) {
+		w.eventually(patience, func() error {
+			if c, _ := w.status().Check("hds:web-1"); fmt.Sprint(c.Observers) != want || c.Phase != "reported" {
+				return fmt.Errorf("%v observe it, %s", c.Observers, c.Phase)
+			}
+			return nil
+		})
+	}
+	s := w.sample(map[string]string{"hds:web-1": api.HealthPassing})
+	observers("[" + theNode + "]")
+	for policy, want := range map[string]string{"sidecar": side, "auto": side, "node": theNode} {
+		w.register("web-1", one.Port(), map[string]string{"hds": "http", "hds_observer": policy})
+		observers("[" + want + "]")
+	}
+	time.Sleep(time.Second)
+	s.ends(t)
+}

@@ -69,7 +69,7 @@ func TestABadMetaIsAProblemAndAllElseGoesOn(t *testing.T) {
 		return nil
 	})
 	assert.Equal(t, []string{`meta hds_interval: "5" is not a duration: a number with a unit, such as 500ms, 1s or 1m30s`}, w.problems("typo-1"))
-	assert.Equal(t, []string{`meta hds: "htpp" is not allowed: http, tcp or off`}, w.problems("fresh-1"))
+	assert.Equal(t, []string{`meta hds: "htpp" is not allowed: http, tcp, grpc or off`}, w.problems("fresh-1"))
 	assert.Nil(t, w.check("hds:fresh-1"), "nothing is guessed")
 
 	require.NoError(t, w.has("hds:typo-1", api.HealthPassing)())

@@ -28,7 +28,8 @@ func hostile() map[string]*api.AgentServiceRegistration {
 			add(problem, func(r *api.AgentServiceRegistration) { r.Meta[key] = v })
 		}
 	}
-	meta("is not an IP address", "hds_address", "app.local", "localhost", "[::1]", "127.1", "1", "0177.0.0.1", "127.000.000.001",
+	meta("cannot be probed yet", "hds_address", "no-such-host.invalid", "a.b.invalid.")
+	meta("neither an IP address", "hds_address", "[::1]", "127.1", "1", "0177.0.0.1", "127.000.000.001",
 		"127.0.0.1:80", "127.0.0.1/8", "::1%lo", "fe80::1%eth0", "/run/app.sock", "@abstract")
 	meta("cannot be probed", "hds_address", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "::ffff:0.0.0.0", "255.255.255.255")
 	meta("is not allowed: from 1 to 65535", "hds_port", "0", "65536", "-1", "4294967296")
@@ -46,14 +47,33 @@ func hostile() map[string]*api.AgentServiceRegistration {
 	meta("auto, sidecar or node", "hds_observer", "everyone")
 	meta("no such key", "hds_prot", "80")
 	meta("no such key", "hds_healthy", "%ENVIRONMENT(HOME)%")
-	meta("http, tcp or off", "hds", "htpp", "true", "redis")
-	meta("not supported by this version", "hds", "grpc")
-	meta("not supported by this version", "hds_tls", "true")
-	meta("not supported by this version", "hds_grpc_service", "x")
+	meta("http, tcp, grpc or off", "hds", "htpp", "true", "redis")
 	meta("not supported by this version", "hds_mode", "shadow")
+	meta("true or false", "hds_tls", "yes", "1", "on")
+	meta("would verify nothing", "hds_tls", "true", "TRUE")
+	meta("TLS is not", "hds_tls_server_name", "app.example")
+	meta("TLS is not", "hds_tls_skip_verify", "true")
+	meta("a host name or an IP address", "hds_tls_server_name", "a b", "a\x00b", "é", strings.Repeat("a", 254), "fe80::1%lo", "*.example")
+	meta("a http probe has no such attribute", "hds_grpc_service", "x")
+	for _, v := range []string{"a\nb", "a\x00b", strings.Repeat("s", 256)} {
+		add("without control characters", func(r *api.AgentServiceRegistration) { r.Meta["hds"], r.Meta["hds_grpc_service"] = "grpc", v })
+	}
+	for _, kind := range []string{"tcp", "grpc"} { // what is bad for one is bad for all
+		for key, values := range map[string][]string{
+			"hds_port": {"0", "65536", "x"}, "hds_interval": {"0s", "-1s", "1ms", "5"}, "hds_timeout": {"0s", "-1s", "1ms", "5"},
+			"hds_healthy_threshold": {"0", "x"}, "hds_unhealthy_threshold": {"0", "1001"}, "hds_address": {"127.1", "0.0.0.0", "::1%lo", "a b"},
+		} {
+			for _, v := range values {
+				add("meta "+key, func(r *api.AgentServiceRegistration) { r.Meta["hds"], r.Meta[key] = kind, v })
+			}
+		}
+		for _, key := range []string{"hds_path", "hds_method", "hds_host", "hds_expected_statuses"} {
+			add("meta "+key, func(r *api.AgentServiceRegistration) { r.Meta["hds"], r.Meta[key] = kind, "\x01" })
+		}
+	}
 	add("a tcp probe has no such attribute", func(r *api.AgentServiceRegistration) { r.Meta["hds"], r.Meta["hds_path"] = "tcp", "/" })
 	add("has no port", func(r *api.AgentServiceRegistration) { r.Port = 0 })
-	for _, a := range []string{"not a host", "/tmp/x", "127.0.0.1:80", "db.internal", "::1%lo", "224.0.0.1"} {
+	for _, a := range []string{"not a host", "/tmp/x", "127.0.0.1:80", "db.invalid", "::1%lo", "224.0.0.1", "127.1", strings.Repeat("a", 64)} {
 		add("address \"", func(r *api.AgentServiceRegistration) { r.Address = a })
 	}
 	for _, p := range []string{"relative.sock", "/a/../b.sock", "/" + strings.Repeat("s", 107), "@abstract"} {
@@ -99,6 +119,9 @@ func TestHostileRegistrationsHurtNobody(t *testing.T) {
 		{"hds": "http", "hds_interval": "100ms", "hds_timeout": "100ms"}, {"hds": "http", "hds_interval": "1h", "hds_unhealthy_threshold": "1"}, {"hds": "http", "hds_timeout": "10m", "hds_unhealthy_threshold": "1"},
 		{"hds": "http", "hds_healthy_threshold": "1000"}, {"hds": "tcp", "hds_port": "65535"}, {"hds": "tcp", "hds_address": "::1"},
 		{"hds": "tcp", "hds_address": "::ffff:127.0.0.1"}, {"hds": "tcp", "hds_address": "2001:0DB8:0:0:0:0:0:1"}, {"hds": "http", "hds_path": "/%25%ENVIRONMENT(HOME)%"},
+		{"hds": "grpc"}, {"hds": "grpc", "hds_grpc_service": strings.Repeat("é", 127)}, {"hds": "http", "hds_tls": "true", "hds_tls_skip_verify": "true"},
+		{"hds": "tcp", "hds_tls": "true", "hds_tls_skip_verify": "true", "hds_tls_server_name": strings.Repeat("a.", 126) + "a"},
+		{"hds": "grpc", "hds_tls": "true", "hds_tls_skip_verify": "true", "hds_tls_server_name": "::1"}, {"hds": "http", "hds_address": "localhost"},
 	}
 	for i, m := range edges {
 		w.register(fmt.Sprintf("edge%d-1", i), good.Port(), m)

@@ -70,6 +70,19 @@ func (v *watcher) until(t *testing.T, within time.Duration, want ...string) time
 	}
 }
 
+// code is what an output says of a status code: nothing, where the Envoy's codes
+// cannot be trusted (facts/envoy-hds.md 0.18).
+func (w *world) code(code int) string {
+	w.t.Helper()
+	var major, minor, patch int
+	_, err := fmt.Sscanf(w.observer(theNode).Envoy, "%d.%d.%d", &major, &minor, &patch)
+	require.NoError(w.t, err)
+	if minor < 39 || minor == 39 && patch < 3 {
+		return ""
+	}
+	return fmt.Sprintf(", HTTP %d", code)
+}
+
 // act is something that happens to web-1, and what must be seen of it.
 type act struct {
 	what    string
@@ -121,13 +134,13 @@ func TestTheStoryByHTTP(t *testing.T) {
 	}
 	both, rest := []string{"web-1", "web-2"}, []string{"web-2"}
 	w.play(one, two, []act{
-		{"answers 500", func() { one.SetStatus(500) }, rest, 2, says("unhealthy, HTTP 500")},
+		{"answers 500", func() { one.SetStatus(500) }, rest, 2, says("unhealthy" + w.code(500))},
 		{"recovers", func() { one.SetStatus(204) }, both, 1, says("healthy")},
 		{"is killed", one.Close, rest, 2, says("unhealthy")},
 		{"is started again", func() { require.NoError(t, one.Open()) }, both, 1, says("healthy")},
 		{"hangs", func() { one.SetHang(true) }, rest, 2, says("timeout")},
 		{"goes on", func() { one.SetHang(false) }, both, 1, says("healthy")},
-		{"redirects", func() { one.SetStatus(301) }, rest, 2, says("unhealthy, HTTP 301")},
+		{"redirects", func() { one.SetStatus(301) }, rest, 2, says("unhealthy" + w.code(301))},
 		{"recovers", func() { one.SetStatus(200) }, both, 1, says("healthy")},
 	})
 	c := w.check("hds:web-1")
@@ -166,6 +179,10 @@ func TestTooManyRequestsIsAWarning(t *testing.T) {
 	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
 	one.SetStatus(429)
+	if w.code(429) == "" { // this Envoy's codes cannot be trusted
+		w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+		return
+	}
 	w.eventually(patience, w.has("hds:web-1", api.HealthWarning))
 	assert.Empty(t, w.passing("web"), "a passing query leaves a warning out")
 	assert.Equal(t, []int{one.Port()}, w.dns("web"), "DNS does not")

@@ -35,7 +35,25 @@ type EnvoyOptions struct {
 	// Bootstrap is a whole bootstrap in JSON, as `consul connect envoy
 	// -bootstrap` prints it, into which the lab merges its admin address, the
 	// HDS client and, when set, the node.
-	Bootstrap []byte
+	Bootstrap  []byte
+	HotRestart HotRestart
+}
+
+// HotRestart makes an Envoy part of a hot restart. The zero value does not.
+type HotRestart struct {
+	// BaseID is what the Envoys of one hot restart have in common; 0 is none.
+	BaseID int
+	// Epoch counts them from 0: each takes over from the one before.
+	Epoch int
+}
+
+// args make the old Envoy go 3 s after the new one is there.
+func (h HotRestart) args() []string {
+	if h.BaseID == 0 {
+		return []string{"--disable-hot-restart"}
+	}
+	return []string{"--base-id", strconv.Itoa(h.BaseID), "--restart-epoch", strconv.Itoa(h.Epoch),
+		"--drain-time-s", "1", "--parent-shutdown-time-s", "3"}
 }
 
 // Envoy is a running Envoy.
@@ -73,8 +91,8 @@ func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error)
 		opts.LogLevel = "info"
 	}
 	e := &Envoy{nodeID: opts.NodeID, admin: loopback(port)}
-	e.Process, err = l.start(name, binary, []string{"-c", file, "--config-yaml", string(overlay),
-		"--concurrency", "1", "--disable-hot-restart", "-l", opts.LogLevel}, nil)
+	args := []string{"-c", file, "--config-yaml", string(overlay), "--concurrency", "1", "-l", opts.LogLevel}
+	e.Process, err = l.start(name, binary, append(args, opts.HotRestart.args()...), nil)
 	if err != nil {
 		return nil, err
 	}
