@@ -109,25 +109,6 @@ func (s *stage) until(ctx context.Context, id, status string) (time.Duration, er
 	return 0, fmt.Errorf("%s is not %s within a minute", id, status)
 }
 
-// failure is a way to fail, and to recover from it.
-type failure struct {
-	name       string
-	meta       map[string]string
-	start      func(*lab.Lab) (*lab.App, error)
-	fail, mend func(*lab.App)
-}
-
-func failures() []failure {
-	asHTTP, asTCP := map[string]string{"hds": "http"}, map[string]string{"hds": "tcp"}
-	open := func(a *lab.App) { _ = a.Open() }
-	return []failure{
-		{"http 500", asHTTP, (*lab.Lab).StartApp, func(a *lab.App) { a.SetStatus(500) }, func(a *lab.App) { a.SetStatus(200) }},
-		{"http refused", asHTTP, (*lab.Lab).StartApp, (*lab.App).Close, open},
-		{"http hang", asHTTP, (*lab.Lab).StartApp, func(a *lab.App) { a.SetHang(true) }, func(a *lab.App) { a.SetHang(false) }},
-		{"tcp refused", asTCP, (*lab.Lab).StartTCPApp, (*lab.App).Close, open},
-	}
-}
-
 // delays prints how long each failure and each recovery takes to reach the
 // catalog. Each begins at a random moment of the probe's period.
 func (s *stage) delays(ctx context.Context, runs int) error {
@@ -148,8 +129,8 @@ func (s *stage) delaysOf(ctx context.Context, id string, f failure, runs int) (d
 	if err != nil {
 		return nil, nil, err
 	}
-	defer app.Close()
-	if err := s.register(id, app.Port(), f.meta); err != nil {
+	defer app.close()
+	if err := s.register(id, app.port, map[string]string{"hds": f.kind}); err != nil {
 		return nil, nil, err
 	}
 	if _, err := s.until(ctx, id, api.HealthPassing); err != nil {
@@ -157,12 +138,12 @@ func (s *stage) delaysOf(ctx context.Context, id string, f failure, runs int) (d
 	}
 	for range runs {
 		for _, turn := range []struct {
-			do     func(*lab.App)
+			do     func()
 			status string
 			took   *[]time.Duration
-		}{{f.fail, api.HealthCritical, &down}, {f.mend, api.HealthPassing, &up}} {
+		}{{app.fail, api.HealthCritical, &down}, {app.mend, api.HealthPassing, &up}} {
 			time.Sleep(rand.N(1500 * time.Millisecond))
-			turn.do(app)
+			turn.do()
 			took, err := s.until(ctx, id, turn.status)
 			if err != nil {
 				return nil, nil, err
