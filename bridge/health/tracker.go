@@ -36,8 +36,8 @@ type Tracker struct {
 	// silent says that no observer has a fresh word.
 	silent bool
 	stale  bool
-	// streams is the newest stream seen.
-	streams uint64
+	// streams are those that observed the probe at the last look.
+	streams []uint64
 	// recovering is since when an endpoint in warning has been seen with an
 	// expected code.
 	recovering time.Time
@@ -83,11 +83,7 @@ func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
 // now. It has to be called when one of them changes, and at the time it returns
 // as next at the latest (zero: nothing changes by time alone).
 func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict, next time.Time) {
-	for _, o := range observations {
-		if o.Stream > t.streams {
-			t.streams, t.awaiting = o.Stream, true
-		}
-	}
+	t.noteStreams(observations)
 	fresh := t.fresh(now, observations)
 	t.silent = len(fresh) == 0
 	if !t.silent {
@@ -99,6 +95,17 @@ func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict
 		t.stale = true
 	}
 	return t.verdict(now), t.next(now)
+}
+
+// noteStreams awaits an answer anew if a stream has come to observe the probe.
+func (t *Tracker) noteStreams(observations []Observation) {
+	for _, o := range observations {
+		t.awaiting = t.awaiting || !slices.Contains(t.streams, o.Stream)
+	}
+	t.streams = t.streams[:0]
+	for _, o := range observations {
+		t.streams = append(t.streams, o.Stream)
+	}
 }
 
 // fresh picks the observations that count and are recent: of each observer the

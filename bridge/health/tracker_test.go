@@ -182,6 +182,14 @@ func TestTheOldStreamsWordCountsUntilTheNewOneHasOne(t *testing.T) {
 	assert.Equal(t, Critical, v.Status, "the newest stream of one node id counts")
 }
 
+func TestAnotherObserverIsAwaitedAlsoIfItsStreamIsOlder(t *testing.T) {
+	tr := NewTracker(web, policy, t0)
+	tr.Evaluate(t0, []Observation{good(Observation{Observer: "node", Stream: 7, Answer: Healthy, At: t0})})
+	v, next := tr.Evaluate(at(time.Second), []Observation{{Observer: "sidecar", Stream: 3}})
+	assert.Equal(t, Adopted, v.Phase)
+	assert.Equal(t, at(20*time.Second), next)
+}
+
 func TestTheWorstOfTheFreshObserversWins(t *testing.T) {
 	tr := NewTracker(web, policy, t0)
 	a := good(Observation{Observer: "a", Stream: 1, Answer: Healthy, At: t0})
