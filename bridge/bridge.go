@@ -21,6 +21,9 @@ type Config struct {
 	Consul  ConsulConfig
 	HDS     HDSConfig
 	Admin   AdminConfig
+	// OnShutdown is what becomes of the checks at an orderly end: keep, deregister
+	// or critical.
+	OnShutdown string
 	// Settings is the part that Reload can change.
 	Settings Settings
 	// Reload reads the settings anew, for Bridge.Reload.

@@ -218,6 +218,9 @@ func (r *testRing) picture(w world) *catalog.Snapshot {
 		switch x := x.(type) {
 		case *catalog.Instance:
 			s.Instances[x.ID] = x
+			if x.Kind == catalog.KindConnectProxy { // as Consul does for each sidecar_service
+				s.Checks["alias:"+x.ID] = &catalog.Check{ServiceID: x.ID, Type: catalog.CheckTypeAlias}
+			}
 		case *catalog.Check:
 			s.Checks[x.ID] = x
 		}

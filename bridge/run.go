@@ -27,6 +27,13 @@ import (
 // 5 s.
 const flushTimeout = 2 * time.Second
 
+// What becomes of the checks at an orderly end.
+const (
+	keepChecks   = "keep"
+	removeChecks = "deregister"
+	failChecks   = "critical"
+)
+
 // Bridge is the whole daemon. Reload may be called from any goroutine.
 type Bridge struct {
 	config  Config
@@ -167,6 +174,9 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 	}
 	b.stopping.Store(true)
 	streams.stop()
+	if b.config.OnShutdown != keepChecks {
+		watch.stop() // or the ring would go on to say what the checks should be
+	}
 	b.flush()
 	writes.stop()
 	watch.stop()
@@ -188,12 +198,22 @@ func (b *Bridge) watch(ctx context.Context) error {
 	return group.Wait()
 }
 
-// flush refreshes what is fresh, so that a successor has a whole TTL.
+// flush writes for the last time: by default it refreshes what is fresh, so that
+// a successor has a whole TTL.
 func (b *Bridge) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	if err := b.manager.Flush(ctx); err != nil {
-		b.config.Logger.Warn("not every check could be refreshed before the end", "error", err)
+	var err error
+	switch b.config.OnShutdown {
+	case removeChecks:
+		err = b.manager.Finish(ctx, true, "")
+	case failChecks:
+		err = b.manager.Finish(ctx, false, "consul-hds was shut down")
+	default:
+		err = b.manager.Flush(ctx)
+	}
+	if err != nil {
+		b.config.Logger.Warn("not every check could be written before the end", "error", err)
 	}
 }
 

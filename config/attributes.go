@@ -100,7 +100,6 @@ var notBuilt = map[string]string{
 	"hds.tls.key_file":           "TLS of the HDS listeners",
 	"hds.tls.client_ca_file":     "TLS of the HDS listeners",
 	"hds.tls.allowed_identities": "TLS of the HDS listeners",
-	"checks.on_shutdown":         "anything but keeping the checks at shutdown",
 	"telemetry.statsd_address":   "sending metrics to statsd",
 	"telemetry.dogstatsd_addr":   "sending metrics to DogStatsD",
 	"telemetry.dogstatsd_tags":   "sending metrics to DogStatsD",

@@ -5,8 +5,11 @@ package catalog
 
 import "time"
 
-// CheckTypeTTL is the type that the agent reports for a TTL check.
-const CheckTypeTTL = "ttl"
+// The types of checks that the agent reports and that matter here.
+const (
+	CheckTypeTTL   = "ttl"
+	CheckTypeAlias = "alias"
+)
 
 // Kind is a service's kind as Consul spells it; empty is a typical service.
 type Kind string

@@ -252,6 +252,11 @@ func (m *Manager) Flush(ctx context.Context) error {
 		m.consider(id, e, time.Now())
 	}
 	m.mu.Unlock()
+	return m.settled(ctx)
+}
+
+// settled returns when no check needs a write, or ctx ends.
+func (m *Manager) settled(ctx context.Context) error {
 	for !m.idle() {
 		select {
 		case <-ctx.Done():
@@ -260,6 +265,22 @@ func (m *Manager) Flush(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Finish is Flush for a daemon that leaves its checks otherwise than as they are:
+// it removes every check, or turns it critical with this output.
+func (m *Manager) Finish(ctx context.Context, remove bool, output string) error {
+	m.mu.Lock()
+	for id, e := range m.entries {
+		if !e.present || e.foreign {
+			continue
+		}
+		e.withdrawn = remove
+		e.want.Status, e.want.Output, e.want.Alive = health.Critical, output, true
+		m.consider(id, e, time.Now())
+	}
+	m.mu.Unlock()
+	return m.settled(ctx)
 }
 
 // idle says that no check needs a write.

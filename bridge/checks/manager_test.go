@@ -438,6 +438,29 @@ func TestFlushRefreshesWhatIsAlive(t *testing.T) {
 	})
 }
 
+func TestFinishRemovesOrTurnsCritical(t *testing.T) {
+	for _, remove := range []bool{true, false} {
+		agent := newFakeAgent("a", "b", "c")
+		agent.checks["hds:c"] = ownCheck("c", "passing") // an orphan
+		agent.checks["hds:b"] = &catalog.Check{ID: "hds:b", ServiceID: "b", Type: "ttl", Status: "passing"}
+		run(t, agent, func(t *testing.T, r *rig) {
+			r.Set(wanted("a", health.Passing))
+			r.Set(wanted("b", health.Passing))
+			r.settle()
+			require.NoError(t, r.Finish(t.Context(), remove, "shut down"))
+			left := agent.snapshot().Checks
+			assert.Equal(t, "passing", left["hds:b"].Status, "a foreign check is left alone")
+			if remove {
+				assert.Len(t, left, 1)
+				return
+			}
+			for _, id := range []string{"hds:a", "hds:c"} {
+				assert.Equal(t, []string{"critical", "shut down"}, []string{left[id].Status, left[id].Output})
+			}
+		})
+	}
+}
+
 func TestAnotherTTLRegistersEveryCheckAgain(t *testing.T) {
 	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
 		r.Set(wanted("a", health.Passing))

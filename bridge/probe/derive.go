@@ -39,7 +39,7 @@ type Result struct {
 // good definition goes on. Nothing is guessed. last may be nil.
 func Derive(world World, rules *Rules, last []*Probe) Result {
 	snap := world.Snapshot
-	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), sidecars: sidecars(snap)}
+	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), sidecars: sidecars(snap), aliased: aliased(snap)}
 	for _, p := range last {
 		d.last[p.CheckID] = p
 	}
@@ -58,7 +58,9 @@ type deriver struct {
 	rules    *Rules
 	last     map[string]*Probe
 	sidecars map[string][]*catalog.Instance
-	out      Result
+	// aliased are the services that have an alias check.
+	aliased map[string]bool
+	out     Result
 }
 
 // sidecars finds the registered sidecars of each instance, in order of id.
@@ -85,6 +87,7 @@ func (d *deriver) instance(inst *catalog.Instance) {
 		d.problem(inst, SourceConsul, err)
 		return
 	}
+	d.warnOfAlias(inst)
 	var byMeta bool
 	for _, c := range checks {
 		if c.Name == DefaultName && len(m.keys) > 0 {

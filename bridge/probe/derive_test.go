@@ -30,9 +30,12 @@ func derive(s *catalog.Snapshot, r *Rules, last []*Probe) Result {
 }
 
 func snapshot(instances ...*catalog.Instance) *catalog.Snapshot {
-	s := &catalog.Snapshot{Node: catalog.Node{Name: "n1", Address: "10.0.0.1"}, Instances: map[string]*catalog.Instance{}}
+	s := &catalog.Snapshot{Node: catalog.Node{Name: "n1", Address: "10.0.0.1"}, Instances: map[string]*catalog.Instance{}, Checks: map[string]*catalog.Check{}}
 	for _, i := range instances {
 		s.Instances[i.ID] = i
+		if i.Kind == catalog.KindConnectProxy { // as Consul does for each sidecar_service
+			s.Checks["service:"+i.ID] = &catalog.Check{ServiceID: i.ID, Type: catalog.CheckTypeAlias}
+		}
 	}
 	return s
 }
@@ -283,6 +286,17 @@ func TestWhoObserves(t *testing.T) {
 	assert.Equal(t, []string{"web-1-sidecar-proxy"}, got.Probes[0].Sidecars)
 	require.Len(t, got.Problems, 1)
 	assert.Contains(t, got.Problems[0].Message, `sidecar "z" does not observe`)
+}
+
+func TestASidecarWithoutAliasIsAProblem(t *testing.T) {
+	s := snapshot(web(map[string]string{"hds": "tcp"}), sidecar("side", "web-1", "127.0.0.1", 8080))
+	s.Checks = map[string]*catalog.Check{"own": {ServiceID: "side", Type: "http"}, "other": {ServiceID: "web-1", Type: catalog.CheckTypeAlias}}
+	got := derive(s, rules(), nil)
+	require.Len(t, got.Problems, 1)
+	assert.Contains(t, got.Problems[0].Message, `sidecar "side" has no alias check`)
+	assert.Len(t, got.Probes, 1, "it is probed all the same")
+	s.Instances["web-1"].Meta = nil
+	assert.Empty(t, derive(s, rules(), nil).Problems, "of what is not probed nothing is said")
 }
 
 func TestTheClusterNamesTheDefinition(t *testing.T) {

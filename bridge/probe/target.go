@@ -57,6 +57,28 @@ func (d *deriver) assign(p *Probe, inst *catalog.Instance, side []*catalog.Insta
 	return nil
 }
 
+// warnOfAlias reports the sidecars of a probed instance that would go on to get
+// mesh traffic when the instance is critical: where an operator gives a sidecar
+// checks of its own, Consul adds no alias check of its service (consul #5332).
+func (d *deriver) warnOfAlias(inst *catalog.Instance) {
+	for _, s := range d.sidecars[inst.ID] {
+		if !d.aliased[s.ID] {
+			d.problem(inst, SourceConsul, fmt.Errorf("sidecar %q has no alias check of this service: a critical service would still get mesh traffic; add one to the sidecar's checks", clip(s.ID)))
+		}
+	}
+}
+
+// aliased finds the services that have an alias check.
+func aliased(snap *catalog.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	for _, c := range snap.Checks {
+		if c.Type == catalog.CheckTypeAlias {
+			out[c.ServiceID] = true
+		}
+	}
+	return out
+}
+
 // place is where an instance is, before a probe's own address or port.
 type place struct {
 	address string

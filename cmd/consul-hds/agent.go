@@ -26,7 +26,8 @@ Usage: consul-hds agent [options]
 
   SIGHUP reads the configuration again; a faulty one leaves the running one in
   place. SIGINT and SIGTERM end the daemon within 4 seconds, a second one at
-  once. The checks stay as they are.
+  once. What becomes of the checks then is checks.on_shutdown: they stay as they
+  are by default.
 `
 
 // runAgent runs the daemon.
@@ -138,9 +139,9 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 		HDS: bridge.HDSConfig{
 			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
 		},
-		Admin:    bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
-		Settings: settings(c),
-		Reload:   d.reload,
+		Admin:      bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
+		OnShutdown: c.Checks.OnShutdown, Settings: settings(c),
+		Reload: d.reload,
 	}
 }
 

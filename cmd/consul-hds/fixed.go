@@ -20,6 +20,7 @@ func changedFixed(running, loaded *config.Config) []string {
 		{"hds.socket_mode", running.HDS.SocketMode, loaded.HDS.SocketMode},
 		{"hds.socket_group", running.HDS.SocketGroup, loaded.HDS.SocketGroup},
 		{"hds.max_streams", running.HDS.MaxStreams, loaded.HDS.MaxStreams},
+		{"checks.on_shutdown", running.Checks.OnShutdown, loaded.Checks.OnShutdown},
 		{"admin", running.Admin, loaded.Admin},
 	}
 	var keys []string

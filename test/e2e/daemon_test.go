@@ -205,3 +205,24 @@ func TestWhatTheDaemonSaysOfItself(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, code, out)
 }
+
+func TestWhatBecomesOfTheChecksAtShutdown(t *testing.T) {
+	for mode, want := range map[string][2]string{
+		"keep": {"passing", "critical"}, "deregister": {"", ""}, "critical": {"critical", "critical"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			w := newWorld(t, quick+"checks {\n  on_shutdown = \""+mode+"\"\n}\n")
+			w.startEnvoy(theNode)
+			w.twoInstances(map[string]string{"hds": "http"})
+			code, err := w.daemon.Stop(w.ctx)
+			require.NoError(t, err)
+			assert.Zero(t, code)
+			w.eventually(slack, w.has("hds:web-1", want[0]))
+			w.eventually(slack, w.has("hds:web-2", want[1]))
+			w.always(time.Second, w.has("hds:web-1", want[0]))
+			if mode == "critical" {
+				assert.Equal(t, "consul-hds was shut down", w.check("hds:web-1").Output)
+			}
+		})
+	}
+}

@@ -253,3 +253,27 @@ func TestTheObserverMayBeChosen(t *testing.T) {
 	time.Sleep(time.Second)
 	s.ends(t)
 }
+
+func TestASidecarWithoutAliasIsToldOf(t *testing.T) {
+	w := newWorld(t, quick)
+	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
+	require.NoError(t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "web-1-sidecar-proxy", Name: "web-sidecar-proxy", Kind: api.ServiceKindConnectProxy, Address: "127.0.0.1", Port: 21000,
+		Proxy:  &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web", DestinationServiceID: "web-1"},
+		Checks: api.AgentServiceChecks{{TTL: "1h", Status: "passing"}}, // the operator's own, instead of Consul's
+	}))
+	alias := `sidecar "web-1-sidecar-proxy" has no alias check of this service`
+	w.eventually(patience, func() error {
+		if p := fmt.Sprint(w.problems("web-1")); !strings.Contains(p, alias) {
+			return fmt.Errorf("problems are %s", p)
+		}
+		return nil
+	})
+	w.registerSidecar("web-1", "", 1)
+	w.eventually(patience, func() error {
+		if p := fmt.Sprint(w.problems("web-1")); strings.Contains(p, alias) {
+			return fmt.Errorf("problems are %s", p)
+		}
+		return nil
+	})
+}

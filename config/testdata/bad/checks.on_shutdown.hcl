@@ -1,4 +1,4 @@
-# error: is not built yet
+# error: one of keep, deregister, critical
 checks {
-  on_shutdown = "deregister" # here
+  on_shutdown = "drop" # here
 }
