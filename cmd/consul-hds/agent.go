@@ -129,19 +129,24 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 	c := d.running
 	return bridge.Config{
 		Version: d.version(), Logger: d.logger, DataDir: c.DataDir,
-		Consul: bridge.ConsulConfig{
-			Address: c.Consul.Address, Token: c.Consul.Token, TokenFile: c.Consul.TokenFile,
-			Namespace: c.Consul.Namespace, Partition: c.Consul.Partition,
-			NodeName: c.Consul.NodeName, NodeAddress: c.Consul.NodeAddress, PollInterval: c.Consul.PollInterval,
-			CAFile: c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
-			ServerName: c.Consul.TLS.ServerName, SkipVerify: c.Consul.TLS.SkipVerify,
-		},
+		Consul: consulConfig(c),
 		HDS: bridge.HDSConfig{
 			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
 		},
 		Admin:      bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
 		OnShutdown: c.Checks.OnShutdown, Settings: settings(c),
 		Reload: d.reload,
+	}
+}
+
+// consulConfig is how to reach the local agent.
+func consulConfig(c *config.Config) bridge.ConsulConfig {
+	return bridge.ConsulConfig{
+		Address: c.Consul.Address, Token: c.Consul.Token, TokenFile: c.Consul.TokenFile,
+		Namespace: c.Consul.Namespace, Partition: c.Consul.Partition,
+		NodeName: c.Consul.NodeName, NodeAddress: c.Consul.NodeAddress, PollInterval: c.Consul.PollInterval,
+		CAFile: c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
+		ServerName: c.Consul.TLS.ServerName, SkipVerify: c.Consul.TLS.SkipVerify,
 	}
 }
 

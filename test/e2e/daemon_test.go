@@ -226,3 +226,40 @@ func TestWhatBecomesOfTheChecksAtShutdown(t *testing.T) {
 		})
 	}
 }
+
+func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	w.twoInstances(map[string]string{"hds": "http"})
+	require.NoError(t, w.client.Agent().CheckRegister(&api.AgentCheckRegistration{
+		ID: "hds.theirs:web-1", Name: "theirs", ServiceID: "web-1", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "passing"},
+	}))
+	cleanup := func(more ...string) (string, int) {
+		out, code, err := w.daemon.Command(w.ctx, append([]string{"cleanup", "-data-dir", w.daemon.DataDir(), "-consul-address", w.consul.HTTPAddr()}, more...)...)
+		require.NoError(t, err)
+		return out, code
+	}
+	out, code := cleanup()
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, fmt.Sprintf("is held by another consul-hds agent, pid %d", w.daemon.Pid()))
+	out, code = cleanup("-dry-run")
+	assert.Zero(t, code, out)
+	assert.Contains(t, out, "2 checks would be removed.")
+	assert.Len(t, w.checks(), 3)
+	out, code = cleanup("-force")
+	assert.Zero(t, code, out)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing)) // the running daemon makes it anew
+
+	_, err := w.daemon.Stop(w.ctx)
+	require.NoError(t, err)
+	out, code = cleanup()
+	assert.Zero(t, code, out)
+	assert.Contains(t, out, "hds:web-1 of service web-1\nhds:web-2 of service web-2\n2 checks removed.")
+	left := w.checks()
+	assert.Len(t, left, 1)
+	assert.Contains(t, left, "hds.theirs:web-1")
+	out, code = cleanup("-consul-address", "127.0.0.1:1")
+	assert.Equal(t, 1, code, out)
+	out, code = cleanup("-consul-poll-interval", "never")
+	assert.Equal(t, 2, code, out)
+}

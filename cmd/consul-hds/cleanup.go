@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/consul-hds/consul-hds/bridge"
+)
+
+const cleanupHelp = `
+Usage: consul-hds cleanup [options]
+
+  Removes every check that consul-hds has made from the local Consul agent, and
+  touches no other: for when consul-hds is uninstalled. It takes the agent's
+  configuration, needs no running daemon, and refuses beside one, which would
+  make its checks anew.
+
+  Exits with 1 if a check could not be removed.
+`
+
+// runCleanup removes all checks of ours.
+func runCleanup(args []string, env environment) int {
+	fs := newFlags("cleanup")
+	options := configFlags(fs, env)
+	dry := fs.Bool("dry-run", false, "Say what would be removed, and remove nothing.")
+	force := fs.Bool("force", false, "Clean up also beside a running agent.")
+	if code, ok := parseFlags(fs, args, env, cleanupHelp); !ok {
+		return code
+	}
+	if code, ok := refuseArguments(fs, env, cleanupHelp); !ok {
+		return code
+	}
+	loaded, ok := loadConfig(*options, env)
+	if !ok {
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cleaned, err := bridge.Cleanup(ctx, bridge.CleanupConfig{
+		Consul: consulConfig(loaded.Config), DataDir: loaded.Config.DataDir, DryRun: *dry, Force: *force,
+	})
+	if err != nil {
+		fmt.Fprintln(env.stderr, err)
+		return exitFailed
+	}
+	return report(cleaned, *dry, env)
+}
+
+// report says what was removed, and gives the exit code.
+func report(cleaned []bridge.Cleaned, dry bool, env environment) int {
+	code, removed := exitOK, 0
+	for _, c := range cleaned {
+		if c.Err != nil {
+			fmt.Fprintln(env.stderr, c.Err)
+			code = exitFailed
+			continue
+		}
+		removed++
+		fmt.Fprintf(env.stdout, "%s of service %s\n", c.CheckID, c.ServiceID)
+	}
+	verb := "removed"
+	if dry {
+		verb = "would be removed"
+	}
+	fmt.Fprintf(env.stdout, "%d checks %s.\n", removed, verb)
+	return code
+}
