@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+const rootToken = "11111111-1111-1111-1111-111111111111"
+
+// withACLs makes an agent deny what no policy allows.
+var withACLs = lab.ConsulOptions{Token: rootToken, Config: `
+acl {
+  enabled        = true
+  default_policy = "deny"
+  tokens {
+    initial_management = "` + rootToken + `"
+    agent              = "` + rootToken + `"
+  }
+}`}
+
+// printedPolicy is the ACL policy that the README prints, for a node of this
+// name.
+func printedPolicy(t *testing.T, node string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(readme), "## ACL policy")
+	require.True(t, ok)
+	_, section, ok = strings.Cut(section, "```hcl\n")
+	require.True(t, ok)
+	policy, _, ok := strings.Cut(section, "```")
+	require.True(t, ok)
+	require.Contains(t, policy, `node "n1"`)
+	return strings.ReplaceAll(policy, `"n1"`, `"`+node+`"`)
+}
+
+// newToken makes a token of a policy.
+func (w *world) newToken(policy string) *api.ACLToken {
+	w.t.Helper()
+	token, _, err := w.client.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLTokenPolicyLink{{Name: policy}}}, nil)
+	require.NoError(w.t, err)
+	return token
+}
+
+func TestThePrintedPolicyIsEnoughAndTokensRotate(t *testing.T) {
+	w := newConsul(t, withACLs)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	require.NoError(t, err)
+	first, second := w.newToken("hds"), w.newToken("hds")
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(first.SecretID+"\n"), 0o600))
+	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
+	w.startEnvoy(theNode)
+
+	one, hidden := w.app(), w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.register("api-1", hidden.Port(), map[string]string{"hds": "http"}) // which the policy does not show
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	require.NoError(t, w.has("hds:api-1", "")())
+	one.SetStatus(500)
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+
+	require.NoError(t, os.WriteFile(file, []byte(second.SecretID), 0o600))
+	w.eventually(patience, func() error {
+		if !strings.Contains(w.daemon.Log(), "the Consul token has changed, registering every check again") {
+			return fmt.Errorf("the daemon has not noticed")
+		}
+		return nil
+	})
+	time.Sleep(time.Second)
+	_, err = w.client.ACL().TokenDelete(first.AccessorID, nil)
+	require.NoError(t, err)
+	one.SetStatus(200)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing)) // in the catalog, too: the check has the new token
+	w.deregister("web-1")
+	w.eventually(patience, func() error {
+		if n := len(w.status().Checks); n != 0 {
+			return fmt.Errorf("%d checks are left", n)
+		}
+		return nil
+	})
+
+	log := w.daemon.Log()
+	metrics, err := w.daemon.Get(w.ctx, "/metrics")
+	require.NoError(t, err)
+	status, err := w.daemon.Get(w.ctx, "/v1/status")
+	require.NoError(t, err)
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.daemon.Pid()))
+	require.NoError(t, err)
+	for _, secret := range []string{first.SecretID, second.SecretID} {
+		for _, text := range []string{log, string(metrics), string(status), string(args)} {
+			assert.NotContains(t, text, secret)
+		}
+	}
+}
+
+func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
+	w := newConsul(t, withACLs)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "reader", Rules: `service_prefix "" { policy = "read" }`}, nil)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(w.newToken("reader").SecretID), 0o600))
+	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
+	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, func() error {
+		if p := w.problems("web-1"); len(p) != 1 || p[0] != `check "hds:web-1" cannot be written: the token needs service:write on "web"` {
+			return fmt.Errorf("problems are %q", p)
+		}
+		return nil
+	})
+	_, err = w.daemon.Get(w.ctx, "/v1/ready")
+	require.NoError(t, err, "it stays ready")
+	time.Sleep(3 * time.Second)
+	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "writing a check failed"), "it is said once")
+}
