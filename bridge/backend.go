@@ -1,12 +1,14 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
 
 	"github.com/consul-hds/consul-hds/bridge/admin"
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
 var (
@@ -61,8 +63,11 @@ func (r *ring) describe(s *admin.Status) {
 		t, state := r.tracked[id], states[id]
 		c := admin.Check{
 			CheckID: id, Service: t.probe.Service, ServiceID: t.probe.ServiceID, Probe: t.probe.Name,
-			Kind: string(t.probe.Settings.Kind), Target: t.probe.Target.String(), Mode: "enforce",
+			Kind: string(t.probe.Settings.Kind), Target: t.probe.Target.String(), Mode: string(cmp.Or(t.probe.Settings.Mode, probe.Enforce)),
 			Phase: string(t.verdict.Phase), Observers: slices.Compact(slices.Sorted(slices.Values(t.observers))),
+		}
+		if t.probe.Settings.Mode == probe.Shadow {
+			state.Status, state.Output = t.verdict.Status, t.verdict.Output // what it would be
 		}
 		if state.Status != health.None {
 			c.Status, c.Output, c.Since = string(state.Status), state.Output, t.verdict.Since

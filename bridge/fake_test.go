@@ -140,9 +140,14 @@ func (f fakeGauges) Probes(kind string, n int)          { f.set(n, "probes", kin
 func (f fakeGauges) Problems(source string, n int)      { f.set(n, "problems", source) }
 func (f fakeGauges) Observers(kind string, n int)       { f.set(n, "observers", kind) }
 func (f fakeGauges) Checks(status, phase string, n int) { f.set(n, "checks", status, phase) }
-func (f fakeGauges) ForeignChecks(n int)                { f.set(n, "foreign") }
-func (f fakeGauges) OrphanChecks(n int)                 { f.set(n, "orphans") }
-func (f fakeGauges) SpecifiersUnapplied(n int)          { f.set(n, "unapplied") }
+func (f fakeGauges) ShadowChecks(status string, n int)  { f.set(n, "shadow", status) }
+func (f fakeGauges) ShadowCompared(agree bool) {
+	defer f.lock()()
+	f.gauge[fmt.Sprint("agree ", agree)]++
+}
+func (f fakeGauges) ForeignChecks(n int)       { f.set(n, "foreign") }
+func (f fakeGauges) OrphanChecks(n int)        { f.set(n, "orphans") }
+func (f fakeGauges) SpecifiersUnapplied(n int) { f.set(n, "unapplied") }
 func (f fakeGauges) SpecifierOverdue() {
 	defer f.lock()()
 	f.gauge["overdue"]++

@@ -94,8 +94,10 @@ type tracked struct {
 	verdict health.Verdict
 	// next is when time alone changes the verdict; zero is never.
 	next time.Time
-	// want is what the writer was told last.
-	want checks.Want
+	// want is what the writer was told last, if it was told anything: a probe in
+	// shadow mode is none of its matters.
+	want    checks.Want
+	written bool
 	// observers are the node ids of the streams that are to observe the probe.
 	observers []string
 }
@@ -214,6 +216,9 @@ func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
 		t.probe = p
 		t.tracker.Redefine(definition(p), r.settings.policy(), anew)
 	}
+	if p.Settings.Mode == probe.Shadow {
+		return
+	}
 	if c := r.snap.Checks[p.CheckID]; c != nil && checks.Ours(c) {
 		t.tracker.Adopt(now, health.Status(c.Status), c.Output)
 	} else if appeared {
@@ -273,6 +278,10 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 	if before.Phase != t.verdict.Phase {
 		r.logger.Debug("probe changed its phase", "check_id", t.probe.CheckID, "phase", t.verdict.Phase, "status", t.verdict.Status)
 	}
+	if t.probe.Settings.Mode == probe.Shadow {
+		r.shadow(t)
+		return
+	}
 	want := checks.Want{
 		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Name: t.probe.Title(),
 		Status: t.verdict.Status, Output: t.verdict.Output, Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
@@ -283,10 +292,19 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 			want.ReportedAt = lastReport(seen)
 		}
 	}
-	if want != t.want || before.Phase == "" {
-		t.want = want
+	if want != t.want || !t.written {
+		t.want, t.written = want, true
 		r.writer.Set(want)
 	}
+}
+
+// shadow sees to it that a probe in shadow mode has no check.
+func (r *ring) shadow(t *tracked) {
+	if t.written {
+		r.logger.Info("probe is in shadow mode now, removing its check", "check_id", t.probe.CheckID)
+		r.writer.Withdraw(t.probe.CheckID)
+	}
+	t.want, t.written = checks.Want{}, false
 }
 
 // reload takes new settings over.

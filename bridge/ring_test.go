@@ -523,3 +523,29 @@ func TestANameThatDoesNotResolveIsAProblemUntilItDoes(t *testing.T) {
 	assert.Empty(t, r.messages("consul"))
 	assert.Equal(t, health.None, r.wants["hds:web-1"].Status, "it was there already")
 }
+
+func TestAShadowProbeShowsAndWritesNothing(t *testing.T) {
+	r := newTestRing(t)
+	shadowed := web("web-1")
+	shadowed.Meta = map[string]string{"hds": "http", "hds_mode": "shadow"}
+	own := &catalog.Check{ID: "own", ServiceID: "web-1", Type: "http", Status: "passing"}
+	r.show(at(0), world{})
+	r.show(at(time.Second), world{shadowed, own})
+	assert.Empty(t, r.wants)
+	r.says("web-1", up, at(2*time.Second))
+	r.news = []string{"hds:web-1"}
+	r.takeNews(at(2 * time.Second))
+	r.survey(at(3 * time.Second))
+	assert.Empty(t, r.wants)
+	assert.Equal(t, []int{1, 1, 0}, []int{r.gauge["shadow passing"], r.gauge["agree true"], r.gauge["agree false"]})
+	assert.Zero(t, r.gauge["checks passing reported"], "it is no check")
+	var s admin.Status
+	r.describe(&s)
+	assert.Equal(t, []string{"shadow", "reported", "passing"}, []string{s.Checks[0].Mode, s.Checks[0].Phase, s.Checks[0].Status})
+
+	r.show(at(4*time.Second), world{web("web-1"), own})
+	assert.Equal(t, health.Passing, r.wants["hds:web-1"].Status, "to enforce is to write what was shown")
+	r.taken()
+	r.show(at(5*time.Second), world{shadowed, own})
+	assert.Contains(t, r.taken(), "withdraw hds:web-1")
+}

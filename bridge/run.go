@@ -46,6 +46,7 @@ type Bridge struct {
 	files   *lookup.Table[[]byte]
 	admin   *admin.Server
 	ring    *ring
+	drift   *drift
 
 	// stopping says that the end has begun.
 	stopping atomic.Bool
@@ -86,6 +87,16 @@ func (b *Bridge) makeConsul() (err error) {
 	if err != nil {
 		return err
 	}
+	b.drift = &drift{
+		catalog: catalogStatuses(client, c.Namespace, c.Partition), found: b.metrics.CheckDrift,
+		logger: b.config.Logger.Named("drift"),
+		node: func() string {
+			if s := b.watcher.Snapshot(); s != nil {
+				return s.Node.Name
+			}
+			return ""
+		},
+	}
 	b.watcher, err = catalog.New(catalog.Config{
 		Client: client, Node: catalog.Node{Name: c.NodeName, Address: c.NodeAddress}, Namespace: c.Namespace, Partition: c.Partition,
 		PollInterval: c.PollInterval, Logger: b.config.Logger.Named("catalog"), Metrics: b.metrics,
@@ -98,6 +109,7 @@ func (b *Bridge) makeConsul() (err error) {
 		TTL:   b.config.Settings.TTL, OrphanGrace: b.config.Settings.OrphanGrace,
 		ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics,
 	})
+	b.drift.writer = b.manager
 	return err
 }
 
@@ -195,6 +207,7 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group.Go(func() error { return b.names.Run(ctx) })
 	group.Go(func() error { return b.files.Run(ctx) })
 	group.Go(func() error { b.ring.run(ctx); return nil })
+	group.Go(func() error { b.drift.run(ctx); return nil })
 	return group.Wait()
 }
 

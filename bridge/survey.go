@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
@@ -24,6 +25,8 @@ type gauges interface {
 	OrphanChecks(n int)
 	SpecifiersUnapplied(n int)
 	SpecifierOverdue()
+	ShadowChecks(status string, n int)
+	ShadowCompared(agree bool)
 }
 
 // survey brings problems and gauges up to date, and logs each problem once.
@@ -153,6 +156,9 @@ func (r *ring) measure(states map[string]checks.State, streams []hds.Stream, pro
 	}
 	for _, t := range r.tracked {
 		kinds[t.probe.Settings.Kind]++
+		if t.probe.Settings.Mode == probe.Shadow {
+			continue
+		}
 		cells[cell{states[t.probe.CheckID].Status, t.verdict.Phase}]++
 	}
 	for k, n := range kinds {
@@ -161,8 +167,42 @@ func (r *ring) measure(states map[string]checks.State, streams []hds.Stream, pro
 	for c, n := range cells {
 		r.gauges.Checks(string(c.status), string(c.phase), n)
 	}
+	r.measureShadows()
 	r.measureStreams(streams)
 	r.measureRest(states, problems)
+}
+
+// measureShadows counts what the checks in shadow mode would be, and whether
+// Consul's own checks of their instances are of one mind with them.
+func (r *ring) measureShadows() {
+	counts := map[health.Status]int{health.None: 0, health.Passing: 0, health.Warning: 0, health.Critical: 0}
+	var others map[string]health.Status
+	for _, t := range r.tracked {
+		if t.probe.Settings.Mode != probe.Shadow {
+			continue
+		}
+		counts[t.verdict.Status]++
+		if others == nil {
+			others = worstOfOthers(r.snap)
+		}
+		if theirs := others[t.probe.ServiceID]; theirs != health.None && t.verdict.Phase == health.Reported {
+			r.gauges.ShadowCompared(theirs == t.verdict.Status)
+		}
+	}
+	for status, n := range counts {
+		r.gauges.ShadowChecks(string(status), n)
+	}
+}
+
+// worstOfOthers is the worst status of each instance's checks that are not ours.
+func worstOfOthers(snap *catalog.Snapshot) map[string]health.Status {
+	worst := map[string]health.Status{}
+	for _, c := range snap.Checks {
+		if s := health.Status(c.Status); !checks.Ours(c) && s.Worse(worst[c.ServiceID]) {
+			worst[c.ServiceID] = s
+		}
+	}
+	return worst
 }
 
 func (r *ring) measureStreams(streams []hds.Stream) {

@@ -94,7 +94,6 @@ var (
 // a silently ignored key would be worse. Building it means removing it here.
 // Paths that begin with "check." are those of check blocks.
 var notBuilt = map[string]string{
-	"defaults.mode":              "shadow mode",
 	"hds.auth":                   "authentication of Envoys by Consul token",
 	"hds.tls.cert_file":          "TLS of the HDS listeners",
 	"hds.tls.key_file":           "TLS of the HDS listeners",
@@ -103,8 +102,6 @@ var notBuilt = map[string]string{
 	"telemetry.statsd_address":   "sending metrics to statsd",
 	"telemetry.dogstatsd_addr":   "sending metrics to DogStatsD",
 	"telemetry.dogstatsd_tags":   "sending metrics to DogStatsD",
-
-	"check.mode": "shadow mode",
 }
 
 // of makes a check of any value from one of its type.

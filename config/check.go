@@ -37,8 +37,9 @@ func checkAttributes() []checkAttribute {
 			s.Observer = probe.ObserverPolicy(word)
 			return err
 		}},
-		{name: "mode", value: modes[0], set: func(_ *probe.Settings, v cty.Value) error {
-			_, err := wordOf(v, modes)
+		{name: "mode", set: func(s *probe.Settings, v cty.Value) error {
+			word, err := wordOf(v, modes)
+			s.Mode = probe.Mode(word)
 			return err
 		}},
 		{name: "ca_file", set: text(func(s *probe.Settings) *string { return &s.TLSCAFile }, checkFile)},

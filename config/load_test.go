@@ -161,7 +161,7 @@ func wantServices() []probe.Service {
 	return []probe.Service{{Name: "web-*", Checks: []probe.Check{
 		{Name: "ready", Settings: probe.Settings{
 			Kind: probe.HTTP, Interval: 2 * time.Second, Timeout: 250 * time.Millisecond,
-			HealthyThreshold: 3, UnhealthyThreshold: 4, Observer: probe.Node,
+			HealthyThreshold: 3, UnhealthyThreshold: 4, Observer: probe.Node, Mode: probe.Enforce,
 			Path: "/ready", Method: "HEAD", Host: "web", Address: "10.0.0.1", Port: 80,
 			ExpectedStatuses: []probe.StatusRange{{First: 200, Last: 299}, {First: 304, Last: 304}, {First: 401, Last: 401}},
 		}},
@@ -184,7 +184,7 @@ func TestServices(t *testing.T) {
 	assert.Equal(t, fs.FileMode(0o660), c.HDS.Mode())
 	rules := c.Rules()
 	assert.Equal(t, wantServices(), rules.Services)
-	assert.Equal(t, probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto}, rules.Defaults)
+	assert.Equal(t, probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto, Mode: probe.Enforce}, rules.Defaults)
 }
 
 func TestJSONIsEquivalent(t *testing.T) {
@@ -193,7 +193,7 @@ func TestJSONIsEquivalent(t *testing.T) {
 		"consul": [{"token": "secret"}],
 		"service": {"web-*": {"check": [
 			{"ready": {
-				"interval": "2s", "timeout": "250ms", "healthy_threshold": 3, "unhealthy_threshold": 4, "observer": "node",
+				"interval": "2s", "timeout": "250ms", "healthy_threshold": 3, "unhealthy_threshold": 4, "observer": "node", "mode": "enforce",
 				"http": {"path": "/ready", "method": "HEAD", "host": "web", "address": "10.0.0.1", "port": 80,
 					"expected_statuses": ["200-299", 304, "401"]}
 			}},

@@ -75,6 +75,7 @@ func writeCheck(body *hclwrite.Body, s probe.Settings) {
 	write(body, "healthy_threshold", s.HealthyThreshold)
 	write(body, "unhealthy_threshold", s.UnhealthyThreshold)
 	write(body, "observer", string(s.Observer))
+	write(body, "mode", string(s.Mode))
 	if s.TLS != probe.On {
 		write(body, "ca_file", s.TLSCAFile) // for meta that asks for TLS
 	}

@@ -152,6 +152,7 @@ func (c *Config) Rules() probe.Rules {
 			HealthyThreshold:   c.Defaults.HealthyThreshold,
 			UnhealthyThreshold: c.Defaults.UnhealthyThreshold,
 			Observer:           probe.ObserverPolicy(c.Defaults.Observer),
+			Mode:               probe.Mode(c.Defaults.Mode),
 			TLSCAFile:          c.Defaults.CAFile,
 		},
 		Services: slices.Clone(c.Services),

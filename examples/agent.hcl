@@ -53,7 +53,7 @@ defaults {
   healthy_threshold   = 1
   unhealthy_threshold = 2
   observer            = "auto"    # sidecar, node
-  mode                = "enforce" # "shadow" is not built yet
+  mode                = "enforce" # "shadow": probe and show, write nothing to Consul
   ca_file             = ""        # absolute path; for probes with tls that name none
 }
 

@@ -109,6 +109,16 @@ func (m *Manager) Reregister() {
 	}
 }
 
+// Heal registers one check again, as Reregister does all.
+func (m *Manager) Heal(checkID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[checkID]; e != nil && e.present {
+		e.again = true
+		m.consider(checkID, e, time.Now())
+	}
+}
+
 // Reconfigure changes the TTL, which every check then gets, and the orphans'
 // grace.
 func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {

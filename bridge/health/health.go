@@ -22,8 +22,8 @@ const (
 	Critical Status = "critical"
 )
 
-// worse says whether s is worse than o.
-func (s Status) worse(o Status) bool {
+// Worse says whether s is worse than o; None is better than all.
+func (s Status) Worse(o Status) bool {
 	rank := map[Status]int{None: 0, Passing: 1, Warning: 2, Critical: 3}
 	return rank[s] > rank[o]
 }

@@ -136,7 +136,7 @@ func (t *Tracker) fold(now time.Time, fresh []Observation) {
 	for _, o := range fresh {
 		s, r := t.statusOf(now, o)
 		recovering = recovering || r
-		if s.worse(status) {
+		if s.Worse(status) {
 			status, worst = s, o
 		}
 		if o.At.After(t.last) {

@@ -229,7 +229,7 @@ func (s *Service) beats(o *Service, service string) bool {
 
 // shared are the attributes of every kind of probe; the others belong to a kind
 // block.
-var shared = map[string]bool{"Interval": true, "Timeout": true, "HealthyThreshold": true, "UnhealthyThreshold": true, "Observer": true}
+var shared = map[string]bool{"Interval": true, "Timeout": true, "HealthyThreshold": true, "UnhealthyThreshold": true, "Observer": true, "Mode": true}
 
 // overlay lays settings over others, attribute by attribute; what belongs to a
 // kind falls away below another kind.

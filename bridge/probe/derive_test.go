@@ -78,7 +78,7 @@ func TestEveryMetaKeyIsRead(t *testing.T) {
 		"hds_observer": "Node", "hds_mode": "enforce", "hds_tls": "false", "hds_tls_server_name": " ",
 	})), rules())
 	assert.Equal(t, Settings{
-		Kind: HTTP, Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, HealthyThreshold: 3, UnhealthyThreshold: 4, Observer: Node,
+		Kind: HTTP, Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, HealthyThreshold: 3, UnhealthyThreshold: 4, Observer: Node, Mode: Enforce,
 		Address: "::ffff:127.0.0.2", Port: 9090, Path: "/ready?x=1", Method: "HEAD", Host: "web.example:80",
 		ExpectedStatuses: []StatusRange{{200, 204}, {301, 301}},
 	}, p.Settings)
@@ -126,7 +126,7 @@ func TestBadMetaIsAProblemThatSaysWhatIsAllowed(t *testing.T) {
 		"threshold huge":  {map[string]string{"hds": "http", "hds_unhealthy_threshold": "4294967295"}, "from 1 to 1000"},
 		"grace":           {map[string]string{"hds": "http", "hds_unhealthy_threshold": "1000"}, "at most 10m"},
 		"observer":        {map[string]string{"hds": "http", "hds_observer": "me"}, "auto, sidecar or node"},
-		"mode":            {map[string]string{"hds": "http", "hds_mode": "shadow"}, `only "enforce"`},
+		"mode":            {map[string]string{"hds": "http", "hds_mode": "dry"}, "enforce or shadow"},
 		"tls word":        {map[string]string{"hds": "http", "hds_tls": "yes"}, "true or false"},
 		"tls no CA":       {map[string]string{"hds": "http", "hds_tls": "true", "hds_tls_server_name": "x"}, "would verify nothing"},
 		"tls name":        {map[string]string{"hds": "http", "hds_tls_server_name": "x"}, "TLS is not"},

@@ -78,24 +78,16 @@ var metaKeys = map[string]func(*Settings, string) error{
 		s.TLSSkipVerify, err = parseSwitch(v)
 		return err
 	},
-	"hds_mode": only("enforce"),
+	"hds_mode": func(s *Settings, v string) (err error) {
+		s.Mode, err = ParseMode(v)
+		return err
+	},
 }
 
 // kindKeys are the keys that mean something to one kind of probe alone.
 var kindKeys = map[string]Kind{
 	"hds_path": HTTP, "hds_method": HTTP, "hds_host": HTTP, "hds_expected_statuses": HTTP,
 	"hds_grpc_service": GRPC,
-}
-
-// only refuses every value of a key but its default, as long as what the key
-// would do is not built.
-func only(allowed string) func(*Settings, string) error {
-	return func(_ *Settings, v string) error {
-		if strings.EqualFold(v, allowed) {
-			return nil
-		}
-		return fmt.Errorf("%q is not supported by this version of consul-hds: only %q", clip(v), allowed)
-	}
 }
 
 // meta is what an instance's own registration asks for.
@@ -173,6 +165,15 @@ func ParseObserver(v string) (ObserverPolicy, error) {
 		return o, nil
 	}
 	return "", fmt.Errorf("%q is not allowed: %s, %s or %s", clip(v), Auto, Sidecar, Node)
+}
+
+// ParseMode reads a mode, in any case.
+func ParseMode(v string) (Mode, error) {
+	switch m := Mode(strings.ToLower(v)); m {
+	case Enforce, Shadow:
+		return m, nil
+	}
+	return "", fmt.Errorf("%q is not allowed: %s or %s", clip(v), Enforce, Shadow)
 }
 
 // parseInt reads a whole number within the bounds that check knows.

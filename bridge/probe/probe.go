@@ -38,6 +38,15 @@ const (
 	Node    ObserverPolicy = "node"
 )
 
+// Mode says what becomes of a probe's verdict.
+type Mode string
+
+// The modes. Enforce writes the verdict to Consul; Shadow only shows it.
+const (
+	Enforce Mode = "enforce"
+	Shadow  Mode = "shadow"
+)
+
 // DefaultName is the name of the probe that service meta describes.
 const DefaultName = "default"
 
@@ -72,6 +81,7 @@ type Settings struct {
 	HealthyThreshold   int
 	UnhealthyThreshold int
 	Observer           ObserverPolicy
+	Mode               Mode
 
 	// Address and Port replace the instance's own, for every kind.
 	Address string

@@ -159,10 +159,11 @@ func (t Target) String() string {
 }
 
 // clusterName names the HDS cluster of a probe after its check and its
-// definition. Who observes it is no part of the definition.
+// definition. Who observes it, and what becomes
+// of the verdict, is no part of the definition.
 func clusterName(p *Probe) string {
 	s := p.Settings
-	s.Observer, s.TLSCAFile, s.TLSCertFile, s.TLSKeyFile = "", "", "", ""
+	s.Observer, s.Mode, s.TLSCAFile, s.TLSCertFile, s.TLSKeyFile = "", "", "", "", ""
 	canonical, err := json.Marshal(struct {
 		Format   int
 		Settings Settings

@@ -42,6 +42,8 @@ type checkFamilies struct {
 	writeDelaySeconds                 prometheus.Histogram
 	refreshes, checksLost, checkDrift counter
 	checksForeign, checksOrphaned     gauge
+	shadowChecks                      *prometheus.GaugeVec
+	shadowComparisons                 *prometheus.CounterVec
 }
 
 func newFamilies() families {
@@ -99,6 +101,9 @@ func newCheckFamilies() checkFamilies {
 		checkDrift:     newCounter("check_drift_total", "Checks that the catalog showed other than the agent."),
 		checksForeign:  newGauge("checks_foreign", "Checks of others under an id of ours."),
 		checksOrphaned: newGauge("checks_orphaned", "Checks of ours that no probe explains."),
+		shadowChecks:   newGaugeVec("shadow_checks", "Checks in shadow mode, by what they would be.", "status"),
+		shadowComparisons: newCounterVec("shadow_comparisons_total",
+			"Comparisons of checks in shadow mode with the other checks of their instances, one a second.", "result"),
 	}
 }
 
@@ -109,7 +114,7 @@ func (f *families) all() []prometheus.Collector {
 		f.observers, f.streamsOpened, f.streamsEnded, f.streamsRefused, f.reports,
 		f.specifiersSent, f.specifiersOverdue, f.specifiersUnapplied, f.guardDrops,
 		f.checks, f.checkWrites, f.checkWriteSeconds, f.writeDelaySeconds, f.refreshes, f.transitions,
-		f.checksLost, f.checkDrift, f.checksForeign, f.checksOrphaned,
+		f.checksLost, f.checkDrift, f.checksForeign, f.checksOrphaned, f.shadowChecks, f.shadowComparisons,
 	}
 }
 
@@ -121,6 +126,8 @@ func (f *families) preset() {
 	preset(f.transitions.WithLabelValues, "passing", "warning", "critical")
 	preset(f.problems.WithLabelValues, "meta", "config", "consul", "envoy")
 	preset(f.probes.WithLabelValues, "http", "tcp", "grpc")
+	preset(f.shadowChecks.WithLabelValues, "none", "passing", "warning", "critical")
+	preset(f.shadowComparisons.WithLabelValues, "agree", "disagree")
 	preset(f.observers.WithLabelValues, "sidecar", "node", "unknown")
 	for _, op := range []string{"register", "update", "deregister"} {
 		f.checkWriteSeconds.WithLabelValues(op)

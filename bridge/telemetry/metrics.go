@@ -131,6 +131,25 @@ func (m *Metrics) ForeignChecks(n int) { m.checksForeign.Set(float64(n)) }
 // OrphanChecks is the number of checks of ours that no probe explains.
 func (m *Metrics) OrphanChecks(n int) { m.checksOrphaned.Set(float64(n)) }
 
+// ShadowChecks is the number of checks in shadow mode that would have a status;
+// empty is shown as "none".
+func (m *Metrics) ShadowChecks(status string, n int) {
+	if status == "" {
+		status = "none"
+	}
+	m.shadowChecks.WithLabelValues(status).Set(float64(n))
+}
+
+// ShadowCompared counts a comparison of a check in shadow mode with the other
+// checks of its instance.
+func (m *Metrics) ShadowCompared(agree bool) {
+	result := "disagree"
+	if agree {
+		result = "agree"
+	}
+	m.shadowComparisons.WithLabelValues(result).Inc()
+}
+
 // WriteDelay is the time from an Envoy's report of a change to the agent's answer
 // to the write that it caused.
 func (m *Metrics) WriteDelay(d time.Duration) { m.writeDelaySeconds.Observe(d.Seconds()) }

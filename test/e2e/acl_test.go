@@ -123,3 +123,42 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "writing a check failed"), "it is said once")
 }
+
+// A check that was registered with a token that is dead by now is stuck in the
+// catalog for good, although the agent answers 200 to every update
+// (facts/consul.md 3).
+func TestDriftIsFoundAndHealed(t *testing.T) {
+	t.Parallel() // it waits for two comparisons, a minute apart
+	w := newConsul(t, withACLs)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	require.NoError(t, err)
+	ours, theirs := w.newToken("hds"), w.newToken("hds")
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(ours.SecretID), 0o600))
+	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
+	w.startEnvoy(theNode)
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+
+	c := w.check("hds:web-1")
+	other, err := api.NewClient(&api.Config{Scheme: "http", Address: w.consul.HTTPAddr(), Token: theirs.SecretID})
+	require.NoError(t, err)
+	require.NoError(t, other.Agent().CheckRegister(&api.AgentCheckRegistration{
+		ID: c.CheckID, Name: c.Name, Notes: c.Notes, ServiceID: c.ServiceID, AgentServiceCheck: api.AgentServiceCheck{TTL: "60s"},
+	}))
+	_, err = w.client.ACL().TokenDelete(theirs.AccessorID, nil)
+	require.NoError(t, err)
+	one.SetStatus(500)
+	w.eventually(patience, func() error {
+		if s := w.check("hds:web-1").Status; s != api.HealthCritical {
+			return fmt.Errorf("the agent says %s", s)
+		}
+		return nil
+	})
+	require.Equal(t, api.HealthPassing, w.catalogChecks()["hds:web-1"], "the catalog does not follow")
+	w.eventually(150*time.Second, w.has("hds:web-1", api.HealthCritical))
+	metrics, err := w.daemon.Get(w.ctx, "/metrics")
+	require.NoError(t, err)
+	assert.Contains(t, string(metrics), "consul_hds_check_drift_total 1")
+}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,4 +242,40 @@ func TestAServiceDeregisteredWhileFailing(t *testing.T) {
 	w.eventually(2*time.Second, w.has("hds:web-1", api.HealthCritical))
 	one.SetStatus(200)
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+}
+
+func TestShadowModeWritesNothing(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	one := w.app()
+	shadow := map[string]string{"hds": "http", "hds_mode": "shadow"}
+	require.NoError(t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "web-1", Name: "web", Address: "127.0.0.1", Port: one.Port(), Meta: shadow,
+		Check: &api.AgentServiceCheck{CheckID: "own", HTTP: "http://" + one.Addr(), Interval: "1s", Status: "passing"},
+	}))
+	shows := func(mode, status string) {
+		w.eventually(patience, func() error {
+			if c, _ := w.status().Check("hds:web-1"); c.Mode != mode || c.Status != status || c.Phase != "reported" {
+				return fmt.Errorf("it is %+v", c)
+			}
+			return nil
+		})
+	}
+	shows("shadow", api.HealthPassing)
+	one.SetStatus(500)
+	shows("shadow", api.HealthCritical)
+	require.NoError(t, w.has("hds:web-1", "")())
+	w.eventually(patience, w.has("own", api.HealthCritical))
+	w.eventually(patience, func() error {
+		m, err := w.daemon.Get(w.ctx, "/metrics")
+		if err != nil || !strings.Contains(string(m), `consul_hds_shadow_checks{status="critical"} 1`) || strings.Contains(string(m), `consul_hds_shadow_comparisons_total{result="agree"} 0`) {
+			return fmt.Errorf("the metrics do not say so: %w", err)
+		}
+		return nil
+	})
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"}) // to enforce
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	w.register("web-1", one.Port(), shadow)
+	w.eventually(2*time.Second, w.has("hds:web-1", ""))
+	assert.NotContains(t, w.daemon.Log(), "no probe explains")
 }

@@ -48,7 +48,7 @@ func hostile() map[string]*api.AgentServiceRegistration {
 	meta("no such key", "hds_prot", "80")
 	meta("no such key", "hds_healthy", "%ENVIRONMENT(HOME)%")
 	meta("http, tcp, grpc or off", "hds", "htpp", "true", "redis")
-	meta("not supported by this version", "hds_mode", "shadow")
+	meta("enforce or shadow", "hds_mode", "dry", "on")
 	meta("true or false", "hds_tls", "yes", "1", "on")
 	meta("would verify nothing", "hds_tls", "true", "TRUE")
 	meta("TLS is not", "hds_tls_server_name", "app.example")

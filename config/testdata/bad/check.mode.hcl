@@ -1,7 +1,7 @@
-# error: is not built yet
+# error: one of enforce, shadow
 service "web" {
   check "ready" {
-    mode = "shadow" # here
+    mode = "dry" # here
     tcp {}
   }
 }

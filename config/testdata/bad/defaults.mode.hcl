@@ -1,4 +1,4 @@
-# error: shadow mode is not built yet: leave it out or at its default, enforce
+# error: one of enforce, shadow
 defaults {
-  mode = "shadow" # here
+  mode = "dry" # here
 }
