@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -127,29 +128,44 @@ func TestAProbeThatIsWithdrawnTakesItsCheckAlong(t *testing.T) {
 	assert.Equal(t, []string{"web-1"}, w.passing("web"))
 }
 
-func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
-	w := newConsul(t, lab.ConsulOptions{})
-	proxy := newCountingProxy(t, w.consul.HTTPAddr())
-	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{
-		Consul: w.consul, Config: withNode("checks {\n  ttl = \"12s\"\n}\n" + quick), Args: []string{"-consul-address", proxy.addr},
-	})
-	require.NoError(t, err)
+// behindProxy starts a daemon that reaches its agent through a proxy, a node
+// Envoy, and n instances; it waits until all are passing.
+func (w *world) behindProxy(n int, config string) *countingProxy {
+	w.t.Helper()
+	proxy := newCountingProxy(w.t, w.consul.HTTPAddr())
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config + quick), Args: []string{"-consul-address", proxy.addr}})
+	require.NoError(w.t, err)
 	w.daemon = d
 	w.ends(d.Process)
-	require.NoError(t, d.WaitReady(w.ctx))
+	require.NoError(w.t, d.WaitReady(w.ctx))
 	w.startEnvoy(theNode)
-	const n = 20
 	for i := range n {
 		w.register(fmt.Sprintf("s%d-1", i), w.app().Port(), map[string]string{"hds": "http"})
 	}
-	for i := range n {
-		w.eventually(patience, w.has(fmt.Sprintf("hds:s%d-1", i), api.HealthPassing))
-	}
-	time.Sleep(4 * time.Second) // one period, after which all is steady
+	w.eventually(2*patience, func() error {
+		passing := 0
+		for id, status := range w.catalogChecks() {
+			if strings.HasPrefix(id, "hds:") && status == api.HealthPassing {
+				passing++
+			}
+		}
+		if passing != n {
+			return fmt.Errorf("%d of %d are passing", passing, n)
+		}
+		return nil
+	})
+	return proxy
+}
+
+func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
+	t.Parallel() // it watches for two minutes
+	w := newConsul(t, lab.ConsulOptions{})
+	const n, periods = 200, 12
+	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n")
+	time.Sleep(10 * time.Second) // one period, after which all is steady
 	index := w.checkIndexes()
 	proxy.reset()
-	const periods = 3
-	time.Sleep(periods * 4 * time.Second)
+	time.Sleep(periods * 10 * time.Second)
 	writes := proxy.writes()
 	total := 0
 	for path, count := range writes {
@@ -161,6 +177,61 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 	assert.InDelta(t, n*periods, total, n)
 	assert.Equal(t, index, w.checkIndexes(), "the servers have not been troubled")
 	t.Logf("%d writes for %d instances in %d periods of a third of the TTL", total, n, periods)
+}
+
+func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
+	w := newConsul(t, lab.ConsulOptions{})
+	proxy := w.behindProxy(1, "")
+	one := w.app()
+	w.register("flaps-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:flaps-1", api.HealthPassing))
+	time.Sleep(time.Second)
+	proxy.reset()
+	const flaps = 5
+	for range flaps {
+		one.SetStatus(500)
+		w.eventually(patience, w.has("hds:flaps-1", api.HealthCritical))
+		one.SetStatus(200)
+		w.eventually(patience, w.has("hds:flaps-1", api.HealthPassing))
+	}
+	assert.InDelta(t, 2*flaps, proxy.writes()["PUT /v1/agent/check/update/hds:flaps-1"], 1, "and a refresh at most")
+}
+
+func TestASlowOrFailingAgentLetsNobodyExpire(t *testing.T) {
+	t.Parallel() // it waits for TTLs
+	w := newConsul(t, lab.ConsulOptions{})
+	const n = 6
+	proxy := w.behindProxy(n, "checks {\n  ttl = \"20s\"\n}\n")
+	flips := w.app()
+	w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
+	want := map[string]string{}
+	for i := range n {
+		want[fmt.Sprintf("hds:s%d-1", i)] = api.HealthPassing
+	}
+	s := w.sample(want)
+	proxy.onWrite(func(http.ResponseWriter) bool { time.Sleep(2 * time.Second); return false })
+	flips.SetStatus(500)
+	took := w.eventually(12*time.Second, w.has("hds:flips-1", api.HealthCritical)) // it overtakes refreshes
+	t.Logf("critical after %s at 2 s a write", took.Round(time.Millisecond))
+	time.Sleep(25 * time.Second)
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+		proxy.onWrite(func(w http.ResponseWriter) bool { w.WriteHeader(code); return true })
+		flips.SetStatus(200)
+		proxy.reset()
+		time.Sleep(8 * time.Second)
+		total := 0
+		for _, count := range proxy.writes() {
+			total += count
+		}
+		assert.Less(t, total, 60, "no hot loop")
+		proxy.onWrite(nil)
+		w.eventually(8*time.Second, w.has("hds:flips-1", api.HealthPassing))
+		flips.SetStatus(500)
+		w.eventually(patience, w.has("hds:flips-1", api.HealthCritical))
+		time.Sleep(10 * time.Second)
+	}
+	s.ends(t)
 }
 
 // checkIndexes are the modify indexes of the node's checks in the catalog.

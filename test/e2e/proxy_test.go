@@ -19,6 +19,8 @@ type countingProxy struct {
 
 	mu    sync.Mutex
 	count map[string]int
+	// write, if set, may answer a write instead of the agent, or delay it.
+	write func(http.ResponseWriter) (answered bool)
 }
 
 func newCountingProxy(t *testing.T, agent string) *countingProxy {
@@ -30,7 +32,11 @@ func newCountingProxy(t *testing.T, agent string) *countingProxy {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		p.count[r.Method+" "+r.URL.Path]++
+		write := p.write
 		p.mu.Unlock()
+		if write != nil && r.Method != http.MethodGet && write(w) {
+			return
+		}
 		pass.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
@@ -39,6 +45,13 @@ func newCountingProxy(t *testing.T, agent string) *countingProxy {
 	})
 	p.addr = server.Listener.Addr().String()
 	return p
+}
+
+// onWrite sets what becomes of writes; nil passes them on.
+func (p *countingProxy) onWrite(f func(http.ResponseWriter) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write = f
 }
 
 func (p *countingProxy) reset() {

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/consul-hds/consul-hds/test/lab"
 )
@@ -21,6 +22,8 @@ type sampler struct {
 	done    sync.WaitGroup
 	samples int
 	wrong   []string
+	// away is how often the catalog could not be read.
+	away int
 }
 
 func (w *world) sample(want map[string]string) *sampler {
@@ -35,8 +38,8 @@ func (w *world) sample(want map[string]string) *sampler {
 			case <-tick.C:
 			}
 			list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
-			if err != nil {
-				s.wrong = append(s.wrong, err.Error())
+			if err != nil || len(list) == 0 {
+				s.away++
 				continue
 			}
 			s.samples++
@@ -59,7 +62,7 @@ func (s *sampler) ends(t *testing.T) {
 	t.Helper()
 	close(s.stop)
 	s.done.Wait()
-	t.Logf("%d samples", s.samples)
+	t.Logf("%d samples, %d times away", s.samples, s.away)
 	assert.Greater(t, s.samples, 50)
 	assert.Empty(t, s.wrong)
 }
@@ -207,4 +210,42 @@ hds {
 	s.ends(t)
 	slow.SetStatus(500)
 	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+}
+
+func TestRestartsInAnyOrderChangeNoStatus(t *testing.T) {
+	w := newConsul(t, lab.ConsulOptions{Persistent: true})
+	w.startDaemon(quick)
+	e := w.startEnvoy(theNode)
+	w.twoInstances(map[string]string{"hds": "http"})
+	time.Sleep(2 * time.Second)
+	restart := map[string]func(syscall.Signal) error{
+		"daemon": func(s syscall.Signal) error { return w.daemon.Restart(w.ctx, s) },
+		"envoy":  func(s syscall.Signal) error { return e.Restart(w.ctx, s) },
+		"agent":  func(s syscall.Signal) error { return w.consul.Restart(w.ctx, s) },
+	}
+	s := w.sample(asTheyAre)
+	for i, order := range [][]string{
+		{"daemon", "envoy", "agent"}, {"daemon", "agent", "envoy"}, {"envoy", "daemon", "agent"},
+		{"envoy", "agent", "daemon"}, {"agent", "daemon", "envoy"}, {"agent", "envoy", "daemon"},
+	} {
+		for _, who := range order {
+			require.NoError(t, restart[who]([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[i%2]), "%v", order)
+		}
+	}
+	var all errgroup.Group
+	for _, r := range restart { // and all at once
+		all.Go(func() error { return r(syscall.SIGKILL) })
+	}
+	require.NoError(t, all.Wait())
+	time.Sleep(5 * time.Second)
+	s.ends(t)
+	for id, status := range asTheyAre {
+		w.eventually(patience, w.has(id, status))
+	}
+	w.eventually(patience, func() error {
+		if c, _ := w.status().Check("hds:web-1"); c.Phase != "reported" {
+			return fmt.Errorf("it is %q", c.Phase)
+		}
+		return nil
+	})
 }
