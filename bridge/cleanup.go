@@ -48,7 +48,7 @@ func Cleanup(ctx context.Context, c CleanupConfig) ([]Cleaned, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(c.Consul, t)
+	client, _, err := newClient(c.Consul, t)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -15,56 +14,38 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-const (
-	// connections is how many the daemon may have to its agent: one for the
-	// doorbell, four for all else. An agent lets one address have 200, which
-	// everybody on the node shares (facts/consul.md 1.6).
-	connections = 5
-	// tokenEvery is how often the token's file is looked at.
-	tokenEvery = time.Second
-)
+// filesEvery is how often the files of the token and of TLS are looked at.
+const filesEvery = time.Second
 
 // newClient makes the one client of the local agent that all parts share. What
 // the config leaves unset comes from the CONSUL_* variables.
-func newClient(c ConsulConfig, t *token) (*api.Client, error) {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		MaxConnsPerHost:     connections,
-		MaxIdleConnsPerHost: connections,
-		IdleConnTimeout:     time.Minute,
-		TLSHandshakeTimeout: 10 * time.Second,
-		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-	}
+func newClient(c ConsulConfig, t *token) (*api.Client, *transport, error) {
 	conf := api.DefaultConfig()
 	if c.Address != "" {
 		conf.Address = c.Address
 	}
-	if scheme, rest, ok := strings.Cut(conf.Address, "://"); ok && scheme != "unix" {
+	socket := ""
+	switch scheme, rest, ok := strings.Cut(conf.Address, "://"); {
+	case ok && scheme == "unix":
+		socket, conf.Address, conf.Scheme = rest, "localhost", "http"
+	case ok:
 		conf.Scheme, conf.Address = scheme, rest // what is said here beats CONSUL_HTTP_SSL
 	}
-	if path, ok := strings.CutPrefix(conf.Address, "unix://"); ok {
-		conf.Address, conf.Scheme = "localhost", "http"
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
-		}
-	}
-	tls, err := api.SetupTLSConfig(&api.TLSConfig{
+	tr := &transport{socket: socket, tls: api.TLSConfig{
 		Address: c.ServerName, CAFile: c.CAFile, CAPath: conf.TLSConfig.CAPath,
 		CertFile: c.CertFile, KeyFile: c.KeyFile, InsecureSkipVerify: c.SkipVerify,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the TLS files for Consul: %w", err)
+	}}
+	if _, err := tr.load(); err != nil {
+		return nil, nil, err
 	}
-	transport.TLSClientConfig = tls
-	conf.HttpClient = &http.Client{Transport: withToken{transport, t}}
+	conf.HttpClient = &http.Client{Transport: withToken{tr, t}}
 	conf.Transport = nil
 	conf.Token, conf.TokenFile = "", ""
 	client, err := api.NewClient(conf)
 	if err != nil {
-		return nil, fmt.Errorf("making the Consul client: %w", err)
+		return nil, nil, fmt.Errorf("making the Consul client: %w", err)
 	}
-	return client, nil
+	return client, tr, nil
 }
 
 // withToken puts the newest token on every request.
@@ -123,7 +104,7 @@ func (t *token) watch(ctx context.Context, logger hclog.Logger, changed func()) 
 	if t.file == "" {
 		return
 	}
-	tick := time.NewTicker(tokenEvery)
+	tick := time.NewTicker(filesEvery)
 	defer tick.Stop()
 	var last string
 	for {

@@ -58,7 +58,7 @@ func TestATokenFileIsReadAgain(t *testing.T) {
 			assert.NotEqual(t, "one", tok.get(), "the new token is there when it is told")
 		})
 		pass := func() {
-			time.Sleep(5*tokenEvery + time.Millisecond)
+			time.Sleep(5*filesEvery + time.Millisecond)
 			synctest.Wait()
 		}
 		pass()
@@ -144,7 +144,7 @@ func ask(t *testing.T, c ConsulConfig) error {
 	t.Helper()
 	tok, err := newToken(c.Token, "")
 	require.NoError(t, err)
-	client, err := newClient(c, tok)
+	client, _, err := newClient(c, tok)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func TestTheClientKeepsToItsConnections(t *testing.T) {
 	defer s.Close()
 	tok, err := newToken("", "")
 	require.NoError(t, err)
-	client, err := newClient(ConsulConfig{Address: s.URL}, tok)
+	client, _, err := newClient(ConsulConfig{Address: s.URL}, tok)
 	require.NoError(t, err)
 	var asking sync.WaitGroup
 	for range 4 * connections {

@@ -47,6 +47,8 @@ type Bridge struct {
 	admin   *admin.Server
 	ring    *ring
 	drift   *drift
+	// transport is how all of them reach the agent.
+	transport *transport
 
 	// stopping says that the end has begun.
 	stopping atomic.Bool
@@ -83,10 +85,11 @@ func (b *Bridge) makeConsul() (err error) {
 	if b.token, err = newToken(c.Token, c.TokenFile); err != nil {
 		return err
 	}
-	client, err := newClient(c, b.token)
+	client, tr, err := newClient(c, b.token)
 	if err != nil {
 		return err
 	}
+	b.transport = tr
 	b.drift = &drift{
 		catalog: catalogStatuses(client, c.Namespace, c.Partition), found: b.metrics.CheckDrift,
 		logger: b.config.Logger.Named("drift"),
@@ -208,6 +211,7 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group.Go(func() error { return b.files.Run(ctx) })
 	group.Go(func() error { b.ring.run(ctx); return nil })
 	group.Go(func() error { b.drift.run(ctx); return nil })
+	group.Go(func() error { b.transport.watch(ctx, b.config.Logger); return nil })
 	return group.Wait()
 }
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -30,8 +31,14 @@ func definition(p *probe.Probe) health.Definition {
 		Grace:    probe.Grace(s),
 		Recovery: period * time.Duration(s.HealthyThreshold),
 	}
-	if s.Kind == probe.HTTP {
-		d.Expects = p.Expects
+	switch {
+	case s.Kind == probe.HTTP:
+		d.Expects, d.Warns = p.Expects, true
+	case s.Kind == probe.GRPC:
+		d.Expects = func(code int) bool { return code == http.StatusOK } // of every answer
+	}
+	if s.Kind == probe.GRPC || s.Kind == probe.HTTP && len(s.Receive) > 0 {
+		d.Confirm = period * time.Duration(s.UnhealthyThreshold-1)
 	}
 	return d
 }

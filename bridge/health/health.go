@@ -95,8 +95,13 @@ type Definition struct {
 	// probe to being healthy.
 	Recovery time.Duration
 	// Expects says whether a probe is content with an HTTP status code. It is nil
-	// for probes that are not HTTP, whose codes say nothing.
+	// for probes whose answers have none.
 	Expects func(code int) bool
+	// Warns says that HTTP 429 is a warning.
+	Warns bool
+	// Confirm is how long an answer that is bad by its content alone has to stay:
+	// Envoy counts no threshold for these. Zero takes it at its word.
+	Confirm time.Duration
 }
 
 // Observation is what one observer's stream has said of a probe so far.

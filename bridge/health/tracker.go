@@ -38,9 +38,9 @@ type Tracker struct {
 	stale  bool
 	// streams are those that observed the probe at the last look.
 	streams []uint64
-	// recovering is since when an endpoint in warning has been seen with an
-	// expected code.
-	recovering time.Time
+	// held is since when an endpoint has been seen unhealthy with an expected code,
+	// while that does not change the status.
+	held time.Time
 }
 
 // NewTracker starts to track a probe without a check. base is the daemon's
@@ -74,7 +74,7 @@ func (t *Tracker) Appear(now time.Time, observer string) {
 func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
 	t.def, t.policy = def, policy
 	if anew {
-		t.awaiting, t.recovering = true, time.Time{}
+		t.awaiting, t.held = true, time.Time{}
 	}
 }
 
@@ -132,10 +132,10 @@ func (t *Tracker) fresh(now time.Time, observations []Observation) []Observation
 func (t *Tracker) fold(now time.Time, fresh []Observation) {
 	first := t.last.IsZero() || t.adopted
 	var worst Observation
-	status, recovering := None, false
+	status, holding := None, false
 	for _, o := range fresh {
-		s, r := t.statusOf(now, o)
-		recovering = recovering || r
+		s, h := t.statusOf(now, o)
+		holding = holding || h
 		if s.Worse(status) {
 			status, worst = s, o
 		}
@@ -143,8 +143,8 @@ func (t *Tracker) fold(now time.Time, fresh []Observation) {
 			t.last = o.At
 		}
 	}
-	if !recovering {
-		t.recovering = time.Time{}
+	if !holding {
+		t.held = time.Time{}
 	}
 	t.adopted, t.stale = false, false
 	if status != t.status || first {
@@ -153,9 +153,11 @@ func (t *Tracker) fold(now time.Time, fresh []Observation) {
 }
 
 // statusOf is the status that one observation calls for. HTTP 429 is a warning,
-// as in Consul's own HTTP check; an endpoint in warning that answers with an
-// expected code is on its way to healthy, unless it stays so for too long.
-func (t *Tracker) statusOf(now time.Time, o Observation) (s Status, recovering bool) {
+// as in Consul's own HTTP check. An endpoint that is unhealthy with an expected
+// code leaves the status as it is for a while: one in warning is on its way to
+// healthy, and one whose content alone is bad has to be so for as many probes as
+// the threshold says.
+func (t *Tracker) statusOf(now time.Time, o Observation) (s Status, holding bool) {
 	switch {
 	case o.Answer == Healthy:
 		return Passing, false
@@ -163,18 +165,32 @@ func (t *Tracker) statusOf(now time.Time, o Observation) (s Status, recovering b
 		return Warning, false
 	case o.Answer != Unhealthy || t.def.Expects == nil || o.Code == 0:
 		return Critical, false
-	case o.Code == 429:
+	case o.Code == 429 && t.def.Warns && !t.def.Expects(o.Code):
 		return Warning, false
-	case t.status != Warning || !t.def.Expects(o.Code):
+	}
+	hold := t.hold()
+	if hold == 0 || !t.def.Expects(o.Code) {
 		return Critical, false
 	}
-	if t.recovering.IsZero() {
-		t.recovering = now
+	if t.held.IsZero() {
+		t.held = now
 	}
-	if now.Before(t.recovering.Add(t.def.Recovery)) {
-		return Warning, true
+	if now.Before(t.held.Add(hold)) {
+		return t.status, true
 	}
 	return Critical, true
+}
+
+// hold is how long an unhealthy endpoint with an expected code leaves the status
+// as it is.
+func (t *Tracker) hold() time.Duration {
+	switch t.status {
+	case Warning:
+		return t.def.Recovery
+	case Passing:
+		return t.def.Confirm
+	}
+	return 0
 }
 
 // describe is the output for an observation: what is probed, by whom, and what
@@ -213,7 +229,7 @@ func (t *Tracker) next(now time.Time) time.Time {
 	if !t.stale {
 		next = t.deadline()
 	}
-	if end := t.recovering.Add(t.def.Recovery); !t.recovering.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
+	if end := t.held.Add(t.hold()); !t.held.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
 		next = end
 	}
 	return next

@@ -24,7 +24,7 @@ var policy = Policy{
 // reports.
 var web = Definition{
 	Subject: "http GET http://127.0.0.1:80/", Grace: 3050 * time.Millisecond, Recovery: 2050 * time.Millisecond,
-	Expects: func(code int) bool { return code >= 200 && code <= 299 },
+	Expects: func(code int) bool { return code >= 200 && code <= 299 }, Warns: true,
 }
 
 // says is an observation of the newest stream of observer a.
@@ -235,6 +235,41 @@ func TestARecoveryEndsByTimeAlone(t *testing.T) {
 	assert.Equal(t, at(4050*time.Millisecond), next)
 	v, _ = tr.Evaluate(next, []Observation{o})
 	assert.Equal(t, Critical, v.Status)
+}
+
+func TestBadContentHasToStay(t *testing.T) {
+	content := web
+	content.Confirm = 2 * time.Second
+	tr := NewTracker(content, policy, t0)
+	tr.Evaluate(t0, []Observation{good(says(Healthy, 0, t0))})
+	say := func(s time.Duration, a Answer, code int) (Verdict, time.Time) {
+		o := good(says(a, 9, at(s)))
+		o.Code = code
+		return tr.Evaluate(at(s), []Observation{o})
+	}
+	v, next := say(time.Second, Unhealthy, 200)
+	assert.Equal(t, Passing, v.Status, "one bad answer")
+	assert.Equal(t, at(3*time.Second), next)
+	v, _ = say(2*time.Second, Healthy, 200)
+	assert.Equal(t, Passing, v.Status)
+	v, _ = say(3*time.Second, Unhealthy, 200)
+	assert.Equal(t, Passing, v.Status, "it is counted anew")
+	v, _ = say(4900*time.Millisecond, Unhealthy, 200)
+	assert.Equal(t, Passing, v.Status)
+	v, _ = say(5*time.Second, Unhealthy, 200)
+	assert.Equal(t, Critical, v.Status)
+	v, _ = say(6*time.Second, Unhealthy, 200)
+	assert.Equal(t, Critical, v.Status)
+
+	for name, failure := range map[string]struct {
+		answer Answer
+		code   int
+	}{"a bad status": {Unhealthy, 500}, "no answer": {Unhealthy, 0}, "a time-out": {Timeout, 0}} {
+		tr = NewTracker(content, policy, t0)
+		tr.Evaluate(t0, []Observation{good(says(Healthy, 0, t0))})
+		v, _ = say(time.Second, failure.answer, failure.code)
+		assert.Equal(t, Critical, v.Status, name+" has been counted by Envoy")
+	}
 }
 
 func TestCodesOfOtherProbesSayNothing(t *testing.T) {

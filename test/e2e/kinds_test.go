@@ -356,3 +356,62 @@ func TestAddresses(t *testing.T) {
 	require.NoError(t, four.Close())
 	w.eventually(patience, w.has("hds:named", api.HealthCritical))
 }
+
+// Envoy alone fails an endpoint at its first answer of bad content, whatever the
+// threshold.
+func TestThresholdsAreHonouredForContent(t *testing.T) {
+	w := configured(t, "unhealthy_threshold = 4\nhttp {\n receive = [\"good\"]\n}")
+	if w.code(200) == "" {
+		t.Log("this Envoy's codes cannot be trusted: its first word counts")
+		return
+	}
+	var answer atomic.Value
+	answer.Store("good")
+	var hits atomic.Int64
+	l := listen(t, "127.0.0.1")
+	serveHTTP(t, l, nil, func(rw http.ResponseWriter, _ *http.Request) {
+		hits.Add(1)
+		fmt.Fprint(rw, answer.Load())
+	})
+	w.register("web-1", portOf(l), nil)
+	w.turns(api.HealthPassing)
+	s := w.sample(map[string]string{"hds.c:web-1": api.HealthPassing})
+	for range 3 { // one bad answer, and another
+		answer.Store("bad")
+		n := hits.Load()
+		w.eventually(patience, func() error {
+			if hits.Load() == n {
+				return fmt.Errorf("not asked yet")
+			}
+			return nil
+		})
+		answer.Store("good")
+		time.Sleep(time.Second)
+	}
+	s.ends(t)
+	n := hits.Load()
+	answer.Store("bad")
+	start := time.Now()
+	w.turns(api.HealthCritical)
+	assert.GreaterOrEqual(t, hits.Load()-n, int64(4))
+	assert.Less(t, time.Since(start), bound(200*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, 4)+slack)
+}
+
+func TestThresholdsAreHonouredForGRPC(t *testing.T) {
+	w := configured(t, "unhealthy_threshold = 4\ngrpc {\n}")
+	if w.code(200) == "" {
+		t.Log("this Envoy's codes cannot be trusted: its first word counts")
+		return
+	}
+	l := listen(t, "127.0.0.1")
+	h := serveGRPC(t, l, nil)
+	w.register("web-1", portOf(l), nil)
+	w.turns(api.HealthPassing)
+	start := time.Now()
+	h.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	w.turns(api.HealthCritical)
+	assert.Greater(t, time.Since(start), 4*200*time.Millisecond)
+	assert.Less(t, time.Since(start), bound(200*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, 4)+slack)
+	h.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	w.turns(api.HealthPassing)
+}

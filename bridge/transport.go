@@ -1,0 +1,122 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/hashicorp/go-hclog"
+)
+
+// connections is how many the daemon may have to its agent: one for the
+// doorbell, four for all else. An agent lets one address have 200, which
+// everybody on the node shares (facts/consul.md 1.6).
+const connections = 5
+
+// transport is the HTTP transport to the agent, with TLS by files that may
+// change while it is in use.
+type transport struct {
+	// socket is the path of the agent's unix socket, if it is reached by one.
+	socket string
+	tls    api.TLSConfig
+
+	current atomic.Pointer[http.Transport]
+	// read is what the files held when they were loaded.
+	read [3][]byte
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.current.Load().RoundTrip(r)
+}
+
+// load takes over what the files hold, and tells whether that is new. After an
+// error what was loaded before stays.
+func (t *transport) load() (changed bool, err error) {
+	var now [3][]byte
+	for i, path := range []string{t.tls.CAFile, t.tls.CertFile, t.tls.KeyFile} {
+		if path == "" {
+			continue
+		}
+		if now[i], err = os.ReadFile(path); err != nil {
+			return false, fmt.Errorf("reading the TLS files for Consul: %w", err)
+		}
+	}
+	old := t.current.Load()
+	if old != nil && bytes.Equal(now[0], t.read[0]) && bytes.Equal(now[1], t.read[1]) && bytes.Equal(now[2], t.read[2]) {
+		return false, nil
+	}
+	conf := t.tls
+	conf.CAFile, conf.CertFile, conf.KeyFile = "", "", ""
+	conf.CAPem, conf.CertPEM, conf.KeyPEM = now[0], now[1], now[2]
+	made, err := t.make(&conf)
+	if err != nil {
+		return false, fmt.Errorf("reading the TLS files for Consul: %w", err)
+	}
+	t.read = now
+	t.current.Store(made)
+	if old != nil {
+		old.CloseIdleConnections()
+	}
+	return true, nil
+}
+
+func (t *transport) make(conf *api.TLSConfig) (*http.Transport, error) {
+	config, err := api.SetupTLSConfig(conf)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	tr := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		MaxConnsPerHost:     connections,
+		MaxIdleConnsPerHost: connections,
+		IdleConnTimeout:     time.Minute,
+		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig:     config,
+		DialContext:         dialer.DialContext,
+	}
+	if t.socket != "" {
+		tr.Proxy = nil
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", t.socket)
+		}
+	}
+	return tr, nil
+}
+
+// watch reads the files again from time to time until ctx ends. Files that cannot
+// be read leave the transport as it is; this is said once.
+func (t *transport) watch(ctx context.Context, logger hclog.Logger) {
+	if t.tls.CAFile == "" && t.tls.CertFile == "" {
+		return
+	}
+	tick := time.NewTicker(filesEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		changed, err := t.load()
+		if changed {
+			logger.Info("the TLS files for Consul have changed and are in use")
+		}
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if text != last && err != nil {
+			logger.Warn("keeping the TLS files for Consul as they were", "error", err)
+		}
+		last = text
+	}
+}
