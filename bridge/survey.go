@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/checks"
@@ -63,7 +66,7 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 		add(probe.SourceConsul, "check id %q belongs to a check that consul-hds did not make: it is left alone, and the probe has no check", t.probe.CheckID)
 	}
 	if errors.Is(s.Err, checks.ErrDenied) {
-		add(probe.SourceConsul, "check %q cannot be written: the token needs service:write on %q", t.probe.CheckID, t.probe.Service)
+		add(probe.SourceConsul, "check %q cannot be written: the token needs service:write on %q (%s)", t.probe.CheckID, t.probe.Service, refusal(s.Err))
 	}
 	if !t.verdict.Overdue || t.verdict.Phase == health.Reported {
 		return out
@@ -74,6 +77,15 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 		add(probe.SourceEnvoy, "no Envoy has answered for check %q in time; asked: %q", t.probe.CheckID, t.observers)
 	}
 	return out
+}
+
+// refusal is what the agent said when it refused a write.
+func refusal(err error) string {
+	var answer api.StatusError
+	if errors.As(err, &answer) {
+		return strings.TrimSpace(answer.Body)
+	}
+	return err.Error()
 }
 
 // streamProblems are those of an Envoy as a whole.

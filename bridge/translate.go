@@ -86,5 +86,5 @@ func awaited(p *probe.Probe) string {
 	case p.ByNode:
 		return "a node Envoy"
 	}
-	return "a sidecar Envoy, which is not registered"
+	return "a sidecar Envoy (none is registered)"
 }

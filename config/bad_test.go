@@ -162,3 +162,17 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// A key that was meant to be the token is refused, and its value not shown.
+func TestMisspeltTokensAreMasked(t *testing.T) {
+	for _, line := range []string{`tokn = "hush-1"`, `acl_token = "hush-1"`, `Token = "hush-1"`, `secret = "hush-1"`, `http_token: "hush-1"`, `password = "hush-1"`} {
+		path := filepath.Join(t.TempDir(), "c.hcl")
+		require.NoError(t, os.WriteFile(path, []byte("consul {\n  "+line+"\n}\n"), 0o600))
+		loaded, diags := Load(Options{Paths: []string{path}})
+		require.True(t, diags.HasErrors(), line)
+		var out bytes.Buffer
+		require.NoError(t, loaded.WriteDiagnostics(&out, diags))
+		assert.NotContains(t, out.String(), "hush-1", line)
+		assert.Contains(t, out.String(), path+":2:", line)
+	}
+}

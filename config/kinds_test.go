@@ -178,7 +178,7 @@ service "web" {
 	require.Len(t, got, 3)
 	assert.Contains(t, got[0], "at most 10m")
 	assert.Contains(t, got[1], "a body cannot be sent with method GET")
-	assert.Contains(t, got[2], "tls without ca_file")
+	assert.Contains(t, got[2], "TLS without a CA")
 }
 
 // TestCAOfAnyLayer judges a check by the defaults that all layers make.

@@ -63,9 +63,19 @@ type Loaded struct {
 }
 
 // WriteDiagnostics writes diagnostics for people, with the lines of the files
-// that they point at. Tokens in those lines are masked.
+// that they point at, and the column. Tokens in those lines are masked.
 func (l *Loaded) WriteDiagnostics(w io.Writer, diags hcl.Diagnostics) error {
-	return hcl.NewDiagnosticTextWriter(w, l.files, 0, false).WriteDiagnostics(diags)
+	out := hcl.NewDiagnosticTextWriter(w, l.files, 0, false)
+	for _, d := range diags {
+		placed := *d
+		if r := d.Subject; r != nil { // hcl's writer names the line alone
+			placed.Summary = fmt.Sprintf("%s:%d:%d: %s", r.Filename, r.Start.Line, r.Start.Column, d.Summary)
+		}
+		if err := out.WriteDiagnostic(&placed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setting is a value and where it is from; a layer holds those of one kind of

@@ -54,6 +54,8 @@ type entry struct {
 	status  health.Status
 	output  string
 	told    bool
+	// shown is the output that the agent shows, which may have added to ours.
+	shown string
 	// foreign says that the id is a check of somebody else's.
 	foreign bool
 	// unsure says that a write failed in a way that only a newer snapshot explains.
@@ -133,7 +135,7 @@ func (e *entry) see(c *catalog.Check) (lost bool) {
 	if c == nil {
 		lost = e.present
 		e.present, e.told, e.foreign = false, false, false
-		e.status, e.output = health.None, ""
+		e.status, e.output, e.shown = health.None, "", ""
 		return lost
 	}
 	e.foreign = !Ours(c)
@@ -147,7 +149,7 @@ func (e *entry) see(c *catalog.Check) (lost bool) {
 		e.present, e.told, e.again = true, true, true
 		e.output = c.Output
 	}
-	e.name, e.status = c.Name, health.Status(c.Status)
+	e.name, e.status, e.shown = c.Name, health.Status(c.Status), c.Output
 	return false
 }
 
@@ -167,7 +169,7 @@ func (e *entry) did(o op, status health.Status, output, name string, now, next t
 		e.present, e.again, e.name = true, false, name
 	default:
 		e.told, e.forced = true, false
-		e.status, e.output = status, output
+		e.status, e.output, e.shown = status, output, output
 		e.next = next
 	}
 	if e.want.Alive {

@@ -149,7 +149,11 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		if e.busy || !snap.ReadAt.After(e.touched) {
 			continue
 		}
+		before := e.status
 		lost := e.see(snap.Checks[id])
+		if !e.want.Alive && before != health.None && e.status == health.Critical && before != health.Critical {
+			m.config.Logger.Info("check changed: it was not refreshed, and its TTL has run out", "check_id", id, "status", e.status)
+		}
 		switch {
 		case e.withdrawn && !e.present:
 			delete(m.entries, id)
@@ -190,7 +194,7 @@ func (m *Manager) States() map[string]State {
 	defer m.mu.Unlock()
 	out := make(map[string]State, len(m.entries))
 	for id, e := range m.entries {
-		out[id] = State{Status: e.status, Output: e.output, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err}
+		out[id] = State{Status: e.status, Output: e.shown, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err}
 	}
 	return out
 }

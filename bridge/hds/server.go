@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,9 @@ import (
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -217,7 +220,16 @@ func (s *Server) close(ses *session, cause error) {
 		s.news(plan.checksOf(ses.identity))
 	}
 	s.config.Metrics.StreamEnded()
-	s.config.Logger.Info("stream ended", "node_id", ses.identity.node.GetId(), "stream", ses.id, "cause", cause)
+	s.config.Logger.Info("stream ended", "node_id", ses.identity.node.GetId(), "stream", ses.id, "cause", plain(cause))
+}
+
+// plain says why a stream ended in the words of people: gRPC's own say that a
+// context was cancelled.
+func plain(cause error) string {
+	if errors.Is(cause, io.EOF) || status.Code(cause) == codes.Canceled || errors.Is(cause, context.Canceled) {
+		return "the Envoy ended it, or its connection was lost"
+	}
+	return cause.Error()
 }
 
 // checksOf lists the checks that an Envoy is to observe.

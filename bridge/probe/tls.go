@@ -68,9 +68,9 @@ func CheckTLS(s Settings) error {
 	verify := s.TLSSkipVerify != On
 	switch {
 	case verify && s.TLSCAFile == "":
-		return errors.New("tls without ca_file would verify nothing: set ca_file in the config, there or in defaults, or skip_verify")
+		return errors.New("TLS without a CA would verify nothing: set ca_file in the config, in defaults or in the check; or skip_verify (meta hds_tls_skip_verify)")
 	case verify && s.TLSServerName == "":
-		return errors.New("tls needs a server_name to verify, unless skip_verify is set")
+		return errors.New("TLS needs a server_name to verify (meta hds_tls_server_name), unless skip_verify is set")
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
 		return errors.New("tls cert_file and key_file need each other")
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -37,7 +38,7 @@ func runAgent(args []string, env environment) int {
 	if code, ok := parseFlags(fs, args, env, agentHelp); !ok {
 		return code
 	}
-	if code, ok := refuseArguments(fs, env, agentHelp); !ok {
+	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
 	loaded, ok := loadConfig(*options, env)
@@ -51,6 +52,10 @@ func runAgent(args []string, env environment) int {
 	}
 	return exitOK
 }
+
+// sameSignal is how soon after the first signal a second one is still the same:
+// who signals both the process and its group, as timeout(1) does, means it once.
+const sameSignal = 100 * time.Millisecond
 
 // daemon is a running agent command.
 type daemon struct {
@@ -87,16 +92,19 @@ func (d *daemon) run() error {
 // obey acts on signals: SIGHUP reloads, the first other one ends the daemon in
 // order, the next at once.
 func (d *daemon) obey(ctx context.Context, signals <-chan os.Signal, cancel func(), b *bridge.Bridge) {
+	var first time.Time
 	for s := range signals {
 		switch {
 		case s == syscall.SIGHUP && ctx.Err() == nil:
 			_ = b.Reload() // the bridge has logged why it failed
 		case s == syscall.SIGHUP:
 		case ctx.Err() == nil:
-			d.logger.Info("received a signal", "signal", s)
+			d.logger.Info("received a signal, shutting down; another one exits at once", "signal", s.String())
+			first = time.Now()
 			cancel()
+		case time.Since(first) < sameSignal:
 		default:
-			d.logger.Warn("received a second signal, exiting at once", "signal", s)
+			d.logger.Warn("received a second signal, exiting at once", "signal", s.String())
 			os.Exit(exitFailed)
 		}
 	}

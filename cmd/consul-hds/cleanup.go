@@ -29,7 +29,7 @@ func runCleanup(args []string, env environment) int {
 	if code, ok := parseFlags(fs, args, env, cleanupHelp); !ok {
 		return code
 	}
-	if code, ok := refuseArguments(fs, env, cleanupHelp); !ok {
+	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
 	loaded, ok := loadConfig(*options, env)

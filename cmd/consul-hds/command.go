@@ -81,20 +81,27 @@ func parseFlags(fs *flag.FlagSet, args []string, env environment, synopsis strin
 		writeHelp(env.stdout, fs, synopsis)
 		return exitOK, false
 	default:
-		fmt.Fprintf(env.stderr, "%s\n\n", err)
-		writeHelp(env.stderr, fs, synopsis)
-		return exitUsage, false
+		return misused(fs, env, err.Error())
 	}
 }
 
+// misused ends a command that was used wrongly: what was wrong must not drown in
+// all that would be right.
+func misused(fs *flag.FlagSet, env environment, what string) (code int, ok bool) {
+	fmt.Fprintf(env.stderr, "%s\n\nUse \"consul-hds help %s\" for the options.\n", what, fs.Name())
+	return exitUsage, false
+}
+
 // refuseArguments ends a command that takes no arguments but was given some.
-func refuseArguments(fs *flag.FlagSet, env environment, synopsis string) (code int, ok bool) {
+func refuseArguments(fs *flag.FlagSet, env environment) (code int, ok bool) {
 	if fs.NArg() == 0 {
 		return exitOK, true
 	}
-	fmt.Fprintf(env.stderr, "%s takes no argument such as %q\n\n", fs.Name(), fs.Arg(0))
-	writeHelp(env.stderr, fs, synopsis)
-	return exitUsage, false
+	what := fmt.Sprintf("%s takes no argument such as %q", fs.Name(), fs.Arg(0))
+	if fs.Lookup("config-file") != nil {
+		what += "; a configuration file is given by -config-file, a directory by -config-dir"
+	}
+	return misused(fs, env, what)
 }
 
 // writeHelp writes the help of a command as Consul's commands do.

@@ -28,7 +28,7 @@ func runStatus(args []string, env environment) int {
 	if code, ok := parseFlags(fs, args, env, statusHelp); !ok {
 		return code
 	}
-	if code, ok := refuseArguments(fs, env, statusHelp); !ok {
+	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
 	if *format != "table" && *format != "json" {
@@ -44,7 +44,7 @@ func runStatus(args []string, env environment) int {
 	}
 	s, err := bridge.FetchStatus(context.Background(), *addr)
 	if err != nil {
-		fmt.Fprintln(env.stderr, err)
+		fmt.Fprintf(env.stderr, "%s\nIs it the daemon's admin.listen? Another one is given by -admin-addr, or by the daemon's -config-file.\n", err)
 		return exitFailed
 	}
 	if err := writeStatus(env.stdout, s, *format); err != nil {

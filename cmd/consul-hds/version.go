@@ -21,7 +21,7 @@ func runVersion(args []string, env environment) int {
 	if code, ok := parseFlags(fs, args, env, versionHelp); !ok {
 		return code
 	}
-	if code, ok := refuseArguments(fs, env, versionHelp); !ok {
+	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
 	info, _ := debug.ReadBuildInfo()

@@ -113,7 +113,7 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, func() error {
-		if p := w.problems("web-1"); len(p) != 1 || p[0] != `check "hds:web-1" cannot be written: the token needs service:write on "web"` {
+		if p := w.problems("web-1"); len(p) != 1 || !strings.HasPrefix(p[0], `check "hds:web-1" cannot be written: the token needs service:write on "web" (`) {
 			return fmt.Errorf("problems are %q", p)
 		}
 		return nil

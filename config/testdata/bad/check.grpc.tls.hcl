@@ -1,4 +1,4 @@
-# error: tls needs a server_name to verify
+# error: TLS needs a server_name to verify
 service "web" {
   check "ready" { # here
     ca_file = "/etc/ca.pem"

@@ -1,4 +1,4 @@
-# error: tls without ca_file would verify nothing
+# error: TLS without a CA would verify nothing
 service "web" {
   check "ready" { # here
     http {
