@@ -184,9 +184,9 @@ func newTestRing(t *testing.T, change ...func(*Settings)) *testRing {
 	r.ring = &ring{
 		names: &fakeTable[netip.Addr]{}, files: &fakeTable[[]byte]{}, arriving: map[string]bool{},
 		source: fakeSource{f}, observers: fakeObservers{f}, writer: fakeWriter{f}, gauges: fakeGauges{f},
-		logger: logTo(&r.text), settings: s, start: t0,
-		plan:    hds.PlanConfig{NodeIDs: s.NodeIDs, ReportInterval: s.ReportInterval},
-		tracked: map[string]*tracked{}, born: map[string]time.Time{},
+		logger: logTo(&r.text), settings: s,
+		plan:     hds.PlanConfig{NodeIDs: s.NodeIDs, ReportInterval: s.ReportInterval},
+		tracked:  map[string]*tracked{},
 		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
 	}
 	return r

@@ -67,8 +67,7 @@ type ring struct {
 	logger    hclog.Logger
 	gauges    gauges
 	// plan is what every plan has in common.
-	plan  hds.PlanConfig
-	start time.Time
+	plan hds.PlanConfig
 
 	// mu is held while the ring takes a step, and while somebody looks.
 	mu       sync.Mutex
@@ -76,8 +75,8 @@ type ring struct {
 	snap     *catalog.Snapshot
 	derived  probe.Result
 	tracked  map[string]*tracked
-	// born is since when each instance is known: the daemon's start, or later.
-	born map[string]time.Time
+	// newToken is when the token changed, if no snapshot has been read with it yet.
+	newToken time.Time
 	// arriving are the instances that have appeared and of which a probe awaits a
 	// name or a file.
 	arriving map[string]bool
@@ -141,7 +140,7 @@ func (r *ring) takeSnapshot(snap *catalog.Snapshot, now time.Time) {
 		return
 	}
 	if r.snap == nil || r.snap.Revision != snap.Revision {
-		appeared := r.noteInstances(snap, now)
+		appeared := r.appeared(snap)
 		r.snap = snap
 		r.derive(appeared, now)
 	}
@@ -149,26 +148,28 @@ func (r *ring) takeSnapshot(snap *catalog.Snapshot, now time.Time) {
 	r.writer.Sync(snap)
 }
 
-// noteInstances notes since when each instance is known, and returns those that
-// appeared: nothing of an earlier instance of the same id is carried over.
-func (r *ring) noteInstances(snap *catalog.Snapshot, now time.Time) map[string]bool {
-	appeared := map[string]bool{}
+// appeared are the instances of a snapshot that were not in the last one: nothing
+// of an earlier instance of the same id is carried over. What a new token shows
+// for the first time was there already, as far as anybody knows.
+func (r *ring) appeared(snap *catalog.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	if r.snap == nil {
+		return out
+	}
+	if !r.newToken.IsZero() && snap.ReadAt.After(r.newToken) {
+		r.newToken = time.Time{}
+		return out
+	}
 	for id := range snap.Instances {
-		switch _, known := r.born[id]; {
-		case known:
-		case r.snap == nil:
-			r.born[id] = r.start
-		default:
-			r.born[id], appeared[id] = now, true
+		if r.snap.Instances[id] == nil {
+			out[id] = true
 		}
 	}
-	for id := range r.born {
-		if snap.Instances[id] == nil {
-			delete(r.born, id)
-		}
-	}
-	return appeared
+	return out
 }
+
+// tokenChanged tells that the next snapshot may show what the last could not.
+func (r *ring) tokenChanged() { r.step(func(now time.Time) { r.newToken = now }) }
 
 // derive turns the newest snapshot into probes, plan and verdicts.
 func (r *ring) derive(appeared map[string]bool, now time.Time) {
@@ -209,7 +210,7 @@ func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
 	t := r.tracked[p.CheckID]
 	switch {
 	case t == nil:
-		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.policy(), r.born[p.ServiceID])}
+		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.policy(), now)}
 		r.tracked[p.CheckID] = t
 	case t.probe != p:
 		anew := t.probe.Cluster != p.Cluster

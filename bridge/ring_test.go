@@ -439,7 +439,6 @@ func TestRunHearsEverything(t *testing.T) {
 		r.fakeParts.snapshots, r.fakeParts.heard = make(chan struct{}, 1), make(chan struct{}, 1)
 		names := &fakeTable[netip.Addr]{updates: make(chan struct{}, 1)}
 		r.names, r.files = names, &fakeTable[[]byte]{updates: make(chan struct{}, 1)}
-		r.start = time.Now()
 		done := make(chan struct{})
 		go func() { defer close(done); r.run(ctx) }()
 		signal := func(c chan struct{}) {
@@ -548,4 +547,16 @@ func TestAShadowProbeShowsAndWritesNothing(t *testing.T) {
 	r.taken()
 	r.show(at(5*time.Second), world{shadowed, own})
 	assert.Contains(t, r.taken(), "withdraw hds:web-1")
+}
+
+func TestWhatANewTokenShowsHasNotAppeared(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{})
+	r.newToken = at(time.Second)
+	s := r.picture(world{web("web-1")})
+	s.ReadAt = at(2 * time.Second)
+	r.takeSnapshot(s, at(2*time.Second))
+	assert.Equal(t, health.None, r.wants["hds:web-1"].Status)
+	r.show(at(3*time.Second), world{web("web-1"), web("web-2")})
+	assert.Equal(t, health.Critical, r.wants["hds:web-2"].Status, "and then all is as ever")
 }

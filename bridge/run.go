@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,8 @@ type Bridge struct {
 	transport *transport
 
 	// stopping says that the end has begun.
-	stopping atomic.Bool
+	stopping  atomic.Bool
+	reloading sync.Mutex
 }
 
 // New makes a bridge. It starts nothing and touches nothing but the files of
@@ -68,12 +70,12 @@ func New(config Config) (*Bridge, error) {
 	}
 	b.ring = &ring{
 		source: b.watcher, names: b.names, files: b.files, observers: b.server, writer: b.manager, gauges: b.metrics,
-		logger: config.Logger.Named("ring"), settings: config.Settings, start: time.Now(),
+		logger: config.Logger.Named("ring"), settings: config.Settings,
 		plan: hds.PlanConfig{
 			NodeIDs: config.Settings.NodeIDs, ReportInterval: config.Settings.ReportInterval,
 			Namespace: config.Consul.Namespace, Partition: config.Consul.Partition,
 		},
-		tracked: map[string]*tracked{}, born: map[string]time.Time{}, arriving: map[string]bool{},
+		tracked: map[string]*tracked{}, arriving: map[string]bool{},
 		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
 	}
 	return b, nil
@@ -155,7 +157,7 @@ func (p part) stop() {
 }
 
 // Run runs the bridge until ctx ends or a part of it fails, and then shuts down
-// in order: streams, last writes, watch, admin. It returns nil after an orderly
+// in order: watch, streams, last writes, admin. It returns nil after an orderly
 // end. A second bridge of the same data directory is refused.
 func (b *Bridge) Run(ctx context.Context) (err error) {
 	l, err := takeLock(b.config.DataDir)
@@ -188,13 +190,10 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 		b.config.Logger.Error("shutting down, a part has failed", "error", err)
 	}
 	b.stopping.Store(true)
+	watch.stop() // before the streams: their end is nobody's failure
 	streams.stop()
-	if b.config.OnShutdown != keepChecks {
-		watch.stop() // or the ring would go on to say what the checks should be
-	}
 	b.flush()
 	writes.stop()
-	watch.stop()
 	adminPart.stop()
 	return err
 }
@@ -204,7 +203,10 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.watcher.Run(ctx) })
 	group.Go(func() error {
-		b.token.watch(ctx, b.config.Logger, b.manager.Reregister)
+		b.token.watch(ctx, b.config.Logger, func() {
+			b.ring.tokenChanged()
+			b.manager.Reregister()
+		})
 		return nil
 	})
 	group.Go(func() error { return b.names.Run(ctx) })
@@ -237,6 +239,8 @@ func (b *Bridge) flush() {
 // Reload reads the settings anew and takes them over. After an error the
 // running ones stay. It may be called from any goroutine.
 func (b *Bridge) Reload() error {
+	b.reloading.Lock() // from reading to taking over, or an older file could win
+	defer b.reloading.Unlock()
 	s, err := b.config.Reload()
 	b.metrics.Reloaded(err)
 	if err != nil {

@@ -49,7 +49,7 @@ func observations(seen []hds.Observation) []health.Observation {
 	for i, o := range seen {
 		out[i] = health.Observation{
 			Observer: o.NodeID, Stream: o.Stream, Code: o.Code,
-			Reports: o.Reports, WasHealthy: o.WasHealthy, At: o.At,
+			Reports: o.Reports, Quiet: o.Quiet, WasHealthy: o.WasHealthy, At: o.At,
 		}
 		if o.Answered {
 			out[i].Answer = answers[o.Status]

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"syscall"
 )
 
 // TestBadFiles reads the files of testdata/bad, each with one fault: the first
@@ -175,4 +176,12 @@ func TestMisspeltTokensAreMasked(t *testing.T) {
 		assert.NotContains(t, out.String(), "hush-1", line)
 		assert.Contains(t, out.String(), path+":2:", line)
 	}
+}
+
+func TestAFIFOIsNoConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.hcl")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	_, diags := Load(Options{Paths: []string{path}})
+	require.Len(t, diags, 1)
+	assert.Contains(t, diags[0].Detail, "no regular file")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
+	"syscall"
 )
 
 const maxFile = 1 << 20
@@ -50,12 +51,16 @@ func isConfig(path string) bool {
 }
 
 func (l *loader) readFile(path string) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		l.unreadable(path, err)
 		return
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() { // a FIFO would hang its reader
+		l.unreadable(path, fmt.Errorf("it is no regular file"))
+		return
+	}
 	src, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(src) > maxFile {
 		err = fmt.Errorf("the file is larger than 1 MiB")

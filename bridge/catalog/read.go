@@ -17,6 +17,8 @@ const (
 	// forbiddenPause is how long an instance that the token may not read is kept
 	// without a further question: the agent logs an error for each refusal.
 	forbiddenPause = 30 * time.Second
+	// secondLook is how long an instance has to be unknown to be gone.
+	secondLook = 150 * time.Millisecond
 	// sideTimeout bounds what a snapshot can do without: a question that hangs
 	// must not keep the lists from being published.
 	sideTimeout = 2 * time.Second
@@ -101,7 +103,9 @@ type missingInstance struct {
 	*Instance
 	unaskable bool      // and was missing in the list before
 	askAgain  time.Time // not before then
-	gone      bool
+	// denied is when the agent said first that it does not know the instance.
+	denied time.Time
+	gone   bool
 }
 
 // confirm asks for each of the missing. Their order is that of a map, thus
@@ -112,7 +116,8 @@ func (w *Watcher) confirm(ctx context.Context) {
 	slots := make(chan struct{}, confirmers)
 	asked := 0
 	var group sync.WaitGroup
-	for id, m := range w.missing {
+	for _, id := range w.mostAskedFirst() {
+		m := w.missing[id]
 		switch {
 		case !askable(id):
 			// Where the agent cannot be asked, two lists in a row have to do.
@@ -129,9 +134,36 @@ func (w *Watcher) confirm(ctx context.Context) {
 	group.Wait()
 }
 
+// mostAskedFirst lists the missing, those first that were unknown once already:
+// each read ends some, instead of beginning more.
+func (w *Watcher) mostAskedFirst() []string {
+	var denied, rest []string
+	for id, m := range w.missing {
+		if m.denied.IsZero() {
+			rest = append(rest, id)
+		} else {
+			denied = append(denied, id)
+		}
+	}
+	return append(denied, rest...)
+}
+
+// confirmOne asks for one instance. It is gone when the agent has said so twice:
+// while an agent reloads its configuration it knows none of the services in it for
+// some milliseconds.
 func (w *Watcher) confirmOne(ctx context.Context, m *missingInstance) {
 	gone, err := w.agent.gone(ctx, m.ID)
-	m.gone = gone && err == nil
+	switch now := time.Now(); {
+	case !gone || err != nil:
+		m.denied = time.Time{}
+	case m.denied.IsZero():
+		m.denied = now
+		w.Refresh()
+	case now.Sub(m.denied) < secondLook:
+		w.Refresh()
+	default:
+		m.gone = true
+	}
 	if isStatus(err, http.StatusForbidden) {
 		m.askAgain = time.Now().Add(forbiddenPause)
 	}

@@ -60,10 +60,15 @@ type entry struct {
 	foreign bool
 	// unsure says that a write failed in a way that only a newer snapshot explains.
 	unsure bool
-	// again says that the check has to be registered once more.
-	again bool
+	// generation is that of the manager when the check was registered last, by us;
+	// zero is never. Another one means that it has to be registered once more.
+	generation int
 	// forced says that the check has to be refreshed now.
 	forced bool
+
+	// missing is when the first snapshot was read that did not show the check,
+	// although it should be there.
+	missing time.Time
 
 	// touched is when the last write ended: an older snapshot tells nothing.
 	touched time.Time
@@ -82,7 +87,7 @@ type entry struct {
 }
 
 // need is the write that the check needs now; urgent ones go before others.
-func (e *entry) need(now time.Time) (o op, urgent bool) {
+func (e *entry) need(now time.Time, generation int) (o op, urgent bool) {
 	switch {
 	case e.busy || e.unsure || e.foreign || now.Before(e.retry):
 		return opNone, false
@@ -97,7 +102,7 @@ func (e *entry) need(now time.Time) (o op, urgent bool) {
 	switch {
 	case status != e.status:
 		return opUpdate, true
-	case e.again || e.name != e.want.Name:
+	case e.generation != generation || e.name != e.want.Name:
 		return opRegister, false
 	case output != e.output || !e.told:
 		return opUpdate, false
@@ -128,33 +133,46 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 	return e.status, e.output
 }
 
-// see takes over what a snapshot shows, and tells whether a check that was
-// there is lost.
-func (e *entry) see(c *catalog.Check) (lost bool) {
-	e.unsure = false
+// secondLook is how long a check has to be missing to be lost: while an agent
+// reloads its configuration it shows none for some milliseconds.
+const secondLook = 150 * time.Millisecond
+
+// see takes over what a snapshot shows that was read at a moment, and tells
+// whether a check that was there is lost, or has to be looked for again.
+func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
+	if c == nil && e.present && !e.unsure && !e.withdrawn {
+		if e.missing.IsZero() {
+			e.missing = read
+		}
+		if read.Sub(e.missing) < secondLook {
+			return false, true
+		}
+	}
+	e.unsure, e.missing = false, time.Time{}
 	if c == nil {
 		lost = e.present
 		e.present, e.told, e.foreign = false, false, false
 		e.status, e.output, e.shown = health.None, "", ""
-		return lost
+		return lost, false
 	}
 	e.foreign = !Ours(c)
 	if e.foreign {
 		e.present = false
-		return false
+		return false, false
 	}
 	if !e.present {
 		// found, not made: the output read back may lack what the agent discards,
 		// and is compared only until the first write.
-		e.present, e.told, e.again = true, true, true
+		e.present, e.told, e.generation = true, true, 0
 		e.output = c.Output
 	}
 	e.name, e.status, e.shown = c.Name, health.Status(c.Status), c.Output
-	return false
+	return false, false
 }
 
-// did takes over a write that the agent acknowledged.
-func (e *entry) did(o op, status health.Status, output, name string, now, next time.Time) {
+// did takes over a write that the agent acknowledged. generation is that of the
+// manager when the write began.
+func (e *entry) did(o op, status health.Status, output, name string, generation int, now, next time.Time) {
 	e.failures, e.err, e.retry = 0, nil, time.Time{}
 	switch o {
 	case opDeregister:
@@ -166,7 +184,7 @@ func (e *entry) did(o op, status health.Status, output, name string, now, next t
 			e.status, e.output = status, ""
 		}
 		e.told = false
-		e.present, e.again, e.name = true, false, name
+		e.present, e.generation, e.name = true, generation, name
 	default:
 		e.told, e.forced = true, false
 		e.status, e.output, e.shown = status, output, output

@@ -167,7 +167,7 @@ func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
 					return
 				case <-tick.C:
 				case <-again:
-					time.Sleep(time.Millisecond) // a read begins after it was asked for
+					time.Sleep(200 * time.Millisecond) // the pace at which the watcher reads again
 				}
 				agent.mu.Lock()
 				away := agent.away

@@ -38,6 +38,9 @@ type Manager struct {
 	entries map[string]*entry
 	// removed is when checks were removed that an older snapshot may still show.
 	removed map[string]time.Time
+	// generation moves whenever every check has to be registered once more. A
+	// register that was under way then is of the generation before.
+	generation int
 	// urgent and lazy are the ids of checks that may need a write.
 	urgent, lazy []string
 	// pause is until when nothing is written, failures how often in a row the
@@ -52,7 +55,7 @@ func New(config Config) (*Manager, error) {
 	if config.Agent == nil || config.TTL <= 0 {
 		return nil, errors.New("checks need an agent and a TTL")
 	}
-	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}, removed: map[string]time.Time{}}
+	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}, removed: map[string]time.Time{}, generation: 1}
 	m.cond = sync.NewCond(&m.mu)
 	return m, nil
 }
@@ -102,8 +105,8 @@ func (m *Manager) Forget(checkID string) {
 func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.generation++
 	for id, e := range m.entries {
-		e.again = e.present
 		e.failures, e.retry = 0, time.Time{}
 		m.consider(id, e, time.Now())
 	}
@@ -114,7 +117,7 @@ func (m *Manager) Heal(checkID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.entries[checkID]; e != nil && e.present {
-		e.again = true
+		e.generation = 0
 		m.consider(checkID, e, time.Now())
 	}
 }
@@ -137,7 +140,7 @@ func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {
 func (m *Manager) Sync(snap *catalog.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
+	now, look := time.Now(), false
 	back := m.away
 	if back { // the agent has been read, so it is there again
 		m.away, m.failures, m.pause = false, 0, now
@@ -150,7 +153,8 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 			continue
 		}
 		before := e.status
-		lost := e.see(snap.Checks[id])
+		lost, again := e.see(snap.Checks[id], snap.ReadAt)
+		look = look || again
 		if !e.want.Alive && before != health.None && e.status == health.Critical && before != health.Critical {
 			m.config.Logger.Info("check changed: it was not refreshed, and its TTL has run out", "check_id", id, "status", e.status)
 		}
@@ -168,6 +172,9 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		m.consider(id, e, now)
 	}
 	maps.DeleteFunc(m.removed, func(_ string, at time.Time) bool { return snap.ReadAt.After(at) })
+	if look {
+		m.config.ReadAgain()
+	}
 	for id, c := range snap.Checks {
 		if _, gone := m.removed[id]; !gone && m.entries[id] == nil && Ours(c) {
 			m.addOrphan(c, now)
@@ -182,7 +189,7 @@ func (m *Manager) addOrphan(c *catalog.Check, now time.Time) {
 		CheckID: c.ID, ServiceID: c.ServiceID, Name: c.Name,
 		Status: health.Status(c.Status), Output: c.Output, Alive: true,
 	}}
-	e.see(c)
+	e.see(c, now)
 	m.entries[c.ID] = e
 	m.config.Logger.Info("check of ours that no probe explains, keeping it for a while", "check_id", c.ID, "grace", m.config.OrphanGrace)
 	m.consider(c.ID, e, now)
@@ -201,7 +208,7 @@ func (m *Manager) States() map[string]State {
 
 // consider puts a check into the queue that it belongs to now, if any.
 func (m *Manager) consider(id string, e *entry, now time.Time) {
-	o, urgent := e.need(now)
+	o, urgent := e.need(now, m.generation)
 	switch {
 	case o == opNone:
 		return
@@ -302,7 +309,7 @@ func (m *Manager) idle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if o, _ := e.need(time.Now()); o != opNone || e.busy {
+		if o, _ := e.need(time.Now(), m.generation); o != opNone || e.busy {
 			return false
 		}
 	}

@@ -138,12 +138,28 @@ func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 			r.agent.mu.Lock()
 			delete(r.agent.checks, "hds:a")
 			r.agent.mu.Unlock()
-			time.Sleep(1100 * time.Millisecond)
+			time.Sleep(1300 * time.Millisecond)
 			synctest.Wait()
 			assert.Equal(t, []string{"register hds:a warning", "update hds:a warning"}, r.agent.writes())
 			assert.Equal(t, "out", r.agent.snapshot().Checks["hds:a"].Output)
 		}
 		assert.EqualValues(t, 3, r.metrics.lost.Load())
+	})
+}
+
+func TestACheckThatIsMissingForAnInstantIsNotLost(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		without := r.agent.snapshot() // as while the agent reloads its configuration
+		without.Checks = map[string]*catalog.Check{}
+		time.Sleep(time.Millisecond)
+		without.ReadAt = time.Now()
+		r.Sync(without)
+		time.Sleep(500 * time.Millisecond)
+		assert.Empty(t, r.agent.writes())
+		assert.Zero(t, r.metrics.lost.Load())
 	})
 }
 
@@ -160,7 +176,7 @@ func TestALossDoesNotKeepAStaleCheckAlive(t *testing.T) {
 			r.agent.mu.Lock()
 			delete(r.agent.checks, "hds:a")
 			r.agent.mu.Unlock()
-			time.Sleep(1500 * time.Millisecond)
+			time.Sleep(1700 * time.Millisecond)
 			synctest.Wait()
 			status := r.agent.snapshot().Checks["hds:a"].Status
 			if time.Since(start) < ttl {
@@ -207,6 +223,22 @@ func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
 		r.Reregister()
 		synctest.Wait()
 		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes(), "as after a token change")
+	})
+}
+
+func TestARegisterUnderWayIsOfTheTokenBefore(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		agent.mu.Lock()
+		agent.slow = 2 * time.Second
+		agent.mu.Unlock()
+		r.Set(wanted("a", health.Passing))
+		r.settle() // the register is under way
+		r.Reregister()
+		r.Reconfigure(2*ttl, time.Hour)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a passing", "register hds:a passing"}, agent.writes()[:2])
 	})
 }
 
@@ -305,7 +337,7 @@ func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
 		delete(r.agent.checks, "hds:a")
 		r.agent.mu.Unlock()
 		r.Set(wanted("a", health.Critical))
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"update hds:a critical", "register hds:a critical", "update hds:a critical"}, r.agent.writes())
 	})
@@ -364,7 +396,7 @@ func TestAnAgentThatIsBackIsWrittenToAtOnce(t *testing.T) {
 		agent.fail, agent.away = nil, false
 		agent.checks["hds:a"].Status = "critical" // its TTL ran out meanwhile
 		agent.mu.Unlock()
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1300 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
 	})

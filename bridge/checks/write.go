@@ -21,6 +21,8 @@ type job struct {
 	status health.Status
 	output string
 	ttl    time.Duration
+	// generation is the manager's when the write began.
+	generation int
 	// turns says that the write changes the check's status.
 	turns bool
 }
@@ -73,7 +75,7 @@ func (m *Manager) take(now time.Time) (job, bool) {
 			continue
 		}
 		e.queued = nowhere
-		if o, _ := e.need(now); o != opNone {
+		if o, _ := e.need(now, m.generation); o != opNone {
 			return m.start(id, e, o, now), true
 		}
 	}
@@ -99,7 +101,7 @@ func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	}
 	status, output := e.goal(now)
 	return job{
-		id: id, entry: e, op: o, want: e.want, status: status, output: output, ttl: m.config.TTL,
+		id: id, entry: e, op: o, want: e.want, status: status, output: output, ttl: m.config.TTL, generation: m.generation,
 		turns: status != e.status && (o == opUpdate || o == opRegister && !e.present),
 	}
 }
@@ -151,7 +153,7 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 
 func (m *Manager) succeeded(j job, now time.Time) {
 	e := j.entry
-	e.did(j.op, j.status, j.output, j.want.Name, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
+	e.did(j.op, j.status, j.output, j.want.Name, j.generation, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
 		return
@@ -182,7 +184,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	e.failed(err, now)
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
-		e.did(j.op, health.None, "", "", now, now)
+		e.did(j.op, health.None, "", "", j.generation, now, now)
 		m.remove(j.id, e, now)
 	case errors.Is(err, ErrUnknown):
 		e.unsure = true

@@ -188,6 +188,25 @@ func (s *Server) admit() bool {
 	return true
 }
 
+// welcome says whether there is room for an Envoy: unknown ones may have half of
+// the streams, so that they keep none of ours out.
+func (s *Server) welcome(ident identity) bool {
+	plan := s.plan.Load()
+	if plan == nil {
+		return true // nobody is known yet
+	}
+	if kind, _ := plan.assign(ident.node); kind != UnknownEnvoy {
+		return true
+	}
+	strangers := 0
+	for _, o := range s.all() {
+		if o.session.info().Kind == UnknownEnvoy {
+			strangers++
+		}
+	}
+	return strangers < max(1, s.config.MaxStreams/2)
+}
+
 func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

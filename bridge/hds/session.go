@@ -3,13 +3,14 @@ package hds
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -146,6 +147,10 @@ func (s *session) endpointFor(pr *probe.Probe, old *endpoint) (*endpoint, error)
 	}
 	quiet := uint64(probe.Grace(pr.Settings) / s.interval)
 	if old != nil {
+		if old.quiet != quiet && old.echoed { // reports at another pace are another clock
+			old.firstEcho = s.reports + 1
+			s.unsettled[pr.Cluster] = old
+		}
 		old.probe, old.quiet = pr, quiet
 		return old, nil
 	}
@@ -174,75 +179,83 @@ func (s *session) drop(cluster string, err error) {
 // may be sent now.
 func (s *session) report(f *frame, now time.Time) (dirty []string, freed bool, err error) {
 	s.mu.Lock()
+	if f.equal && !s.reread {
+		defer s.mu.Unlock()
+		s.reports, s.lastReport = s.reports+1, now
+		return s.settle(), false, nil
+	}
+	endpoints, leaving := s.endpoints, maps.Clone(s.leaving)
+	s.mu.Unlock()
+	// Unlocked: a report may be long, and nobody else must wait for it.
+	r, err := readReport(f.last, func(name string) bool { return endpoints[name] != nil || leaving[name] })
+	if err != nil {
+		return nil, false, fmt.Errorf("decoding a report: %w", err)
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.lastReport
-	if !f.equal || s.reread {
-		m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
-		if err := proto.Unmarshal(f.last, m); err != nil {
-			return nil, false, fmt.Errorf("decoding a report: %w", err)
-		}
-		if m.GetHealthCheckRequest() != nil {
-			return nil, false, fmt.Errorf("a second health check request on one stream")
-		}
-		dirty, freed = s.fold(m.GetEndpointHealthResponse(), last)
-	}
+	dirty, freed = s.fold(r, s.lastReport, sameMap(endpoints, s.endpoints))
 	s.reports, s.lastReport = s.reports+1, now
-	if !f.equal || s.reread {
-		s.noteApplied(now, false)
-	}
-	s.reread = false
 	return append(dirty, s.settle()...), freed, nil
 }
 
+// sameMap says whether two maps are one and the same.
+func sameMap(a, b map[string]*endpoint) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
 // fold compares a report with what the endpoints are known to be. last is when
-// the report before it came.
-func (s *session) fold(m *healthv3.EndpointHealthResponse, last time.Time) (dirty []string, freed bool) {
+// the report before it came. A report that is not current was read for an older
+// specifier: it says nothing of what became of the newest one.
+func (s *session) fold(r report, last time.Time, current bool) (dirty []string, freed bool) {
 	number := s.reports + 1
-	s.decoded = number
-	echoed := make(map[string]bool, len(s.leaving))
-	s.foreign = 0
-	for _, c := range m.GetClusterEndpointsHealth() {
-		ep := s.endpoints[c.ClusterName]
-		if ep == nil {
-			echoed[c.ClusterName] = true
-			s.foreign++
-			continue
+	s.decoded, s.foreign = number, r.others
+	for name, ep := range s.endpoints {
+		got, echoed := r.sightings[name]
+		changed := false
+		if echoed {
+			changed = ep.take(got, number, last)
+		} else {
+			changed = ep.fall(last)
 		}
-		if ep.take(c, number, last) {
+		if changed {
 			dirty = append(dirty, ep.probe.CheckID)
 		}
-		if ep.firstEcho == number {
-			s.unsettled[c.ClusterName] = ep
+		if echoed && ep.firstEcho == number {
+			s.unsettled[name] = ep
 		}
 	}
-	for _, ep := range s.endpoints {
-		if ep.seen != number && ep.fall(last) {
-			dirty = append(dirty, ep.probe.CheckID)
+	if !current {
+		return dirty, false
+	}
+	s.reread = false
+	for name := range r.sightings {
+		if s.endpoints[name] == nil {
+			s.foreign++
 		}
 	}
 	for name := range s.leaving {
-		if !echoed[name] {
+		if _, echoed := r.sightings[name]; !echoed {
 			delete(s.leaving, name)
 			freed = true
 		}
 	}
+	s.noteApplied(last, false)
 	return dirty, freed
 }
 
 // take notes what report number says of the endpoint, and tells whether it is
 // anything new.
-func (e *endpoint) take(c *healthv3.ClusterEndpointsHealth, number uint64, last time.Time) bool {
+func (e *endpoint) take(got wired, number uint64, last time.Time) bool {
 	fresh := !e.echoed
 	if fresh {
 		e.echoed, e.firstEcho = true, number
 	}
 	e.seen = number
-	got, ok := single(c)
-	if !ok || !isAnswer(got.status) {
+	if !got.answers {
 		return e.fall(last) || fresh
 	}
-	changed := fresh || !e.live || got != e.answer
-	e.answer, e.answers, e.live = got, true, true
+	changed := fresh || !e.live || got.sighting != e.answer
+	e.answer, e.answers, e.live = got.sighting, true, true
 	e.healthy = e.healthy || got.status == corev3.HealthStatus_HEALTHY
 	return changed
 }
@@ -264,7 +277,7 @@ func (s *session) settle() (dirty []string) {
 		if !ep.healthy && ep.live {
 			dirty = append(dirty, ep.probe.CheckID)
 		}
-		if ep.healthy || s.reports-ep.firstEcho > ep.quiet {
+		if ep.healthy || s.reports > ep.firstEcho+ep.quiet {
 			delete(s.unsettled, name)
 		}
 	}
@@ -273,7 +286,7 @@ func (s *session) settle() (dirty []string) {
 
 // noteApplied compares the newest specifier with the newest report.
 func (s *session) noteApplied(now time.Time, sent bool) {
-	applied := s.reports > 0 && s.foreign == 0 && len(s.leaving) == 0
+	applied := s.decoded > 0 && s.foreign == 0 && len(s.leaving) == 0
 	for _, ep := range s.endpoints {
 		applied = applied && ep.echoed && ep.seen == s.decoded
 	}
@@ -298,8 +311,10 @@ type Observation struct {
 	// Code is the HTTP status code that came with it; 0 when there was none, or
 	// this Envoy's codes cannot be trusted.
 	Code int
-	// Reports is how many reports came after the first that echoed the probe.
-	Reports int
+	// Reports is how many reports came after the first that echoed the probe; Quiet
+	// is how many of them bad news of an endpoint that was never healthy may have
+	// to wait.
+	Reports, Quiet int
 	// WasHealthy says that the endpoint has been healthy on this stream.
 	WasHealthy bool
 	// At is when the last report came that held an answer.
@@ -317,7 +332,7 @@ func (s *session) observation(p *probe.Probe) Observation {
 		return o
 	}
 	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer.status, ep.healthy, ep.at
-	o.Reports = int(s.reports - ep.firstEcho)
+	o.Reports, o.Quiet = int(max(s.reports, ep.firstEcho)-ep.firstEcho), int(ep.quiet)
 	if s.identity.codes {
 		o.Code = ep.answer.code
 	}

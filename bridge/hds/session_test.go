@@ -162,6 +162,28 @@ func TestTheFirstEchoStartsTheCount(t *testing.T) {
 	assert.Equal(t, e.now, e.s.observation(p).At, "an equal report is a heartbeat")
 }
 
+func TestAnotherPaceIsAnotherClock(t *testing.T) {
+	plan, probes := world(nodeOnly, map[string]map[string]string{"a": asHTTP})
+	slower, _ := world(nodeOnly, map[string]map[string]string{"a": asHTTP})
+	slower.config.ReportInterval = 10 * interval
+	p := probes["a"]
+	e := newEnvoy(t)
+	e.s.commit(plan, t0)
+	for range 5 {
+		e.report(echo{p.Cluster, down, 0})
+	}
+	require.Equal(t, 4, e.s.observation(p).Reports)
+	require.True(t, e.s.differs(slower))
+	e.s.commit(slower, e.now)
+	o := e.s.observation(p)
+	assert.Equal(t, []int{0, 0}, []int{o.Reports, o.Quiet}, "3.05 s are within the first report at 5 s")
+	e.report(echo{p.Cluster, down, 0})
+	assert.Equal(t, 0, e.s.observation(p).Reports)
+	dirty, _ := e.report(echo{p.Cluster, down, 0})
+	assert.Equal(t, 1, e.s.observation(p).Reports)
+	assert.NotEmpty(t, dirty, "it counts now")
+}
+
 func TestHealthyIsRemembered(t *testing.T) {
 	plan, probes := world(nodeOnly, map[string]map[string]string{"a": asHTTP})
 	p := probes["a"]
@@ -173,7 +195,7 @@ func TestHealthyIsRemembered(t *testing.T) {
 	dirty, _ = e.report(echo{p.Cluster, down, 500})
 	assert.Equal(t, []string{p.CheckID}, dirty)
 	o := e.s.observation(p)
-	assert.Equal(t, Observation{NodeID: "n1", Stream: 1, Answered: true, Status: down, Code: 500, Reports: 2, WasHealthy: true, At: e.now}, o)
+	assert.Equal(t, Observation{NodeID: "n1", Stream: 1, Answered: true, Status: down, Code: 500, Reports: 2, Quiet: 6, WasHealthy: true, At: e.now}, o)
 }
 
 func TestWhatIsNoAnswerLeavesTheLastOne(t *testing.T) {

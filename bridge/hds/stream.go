@@ -17,6 +17,10 @@ import (
 const (
 	// firstMessageTimeout is how long a stream may be open without a word.
 	firstMessageTimeout = 5 * time.Second
+	// maxFirst bounds the first message, which is 61 kB of a real Envoy
+	// (facts/envoy-hds.md 0.20), and maxNodeID the id in it.
+	maxFirst  = 1 << 20
+	maxNodeID = 1024
 	// sendTimeout is how long one Send may block before the stream is given up.
 	sendTimeout = 10 * time.Second
 	// gatherQuiet and gatherMost bound how long a change waits for others: the
@@ -70,6 +74,10 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 		s.config.Logger.Warn("refusing a stream", "peer", peerName(g.Context()), "error", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if !s.welcome(ident) {
+		s.config.Metrics.StreamRefused("strangers")
+		return status.Errorf(codes.ResourceExhausted, "half of the %d streams are those of unknown Envoys already", s.config.MaxStreams)
+	}
 	st.session = s.open(ident, peerName(g.Context()), st.wake)
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
@@ -102,13 +110,24 @@ func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
 	case <-st.server.done:
 		return identity{}, errShuttingDown
 	}
+	return identify(f.last)
+}
+
+// identify reads who the Envoy is from its first message.
+func identify(b []byte) (identity, error) {
+	if len(b) > maxFirst {
+		return identity{}, fmt.Errorf("the first message has %d bytes, more than %d", len(b), maxFirst)
+	}
 	m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
-	if err := proto.Unmarshal(f.last, m); err != nil {
+	if err := proto.Unmarshal(b, m); err != nil {
 		return identity{}, fmt.Errorf("decoding the first message: %w", err)
 	}
 	node := m.GetHealthCheckRequest().GetNode()
-	if node.GetId() == "" {
+	switch {
+	case node.GetId() == "":
 		return identity{}, errors.New("the first message has to be a health check request that names node.id")
+	case len(node.GetId()) > maxNodeID:
+		return identity{}, fmt.Errorf("node.id has %d bytes, more than %d", len(node.GetId()), maxNodeID)
 	}
 	return newIdentity(node), nil
 }

@@ -89,7 +89,7 @@ type Definition struct {
 	// Subject says what is probed; it begins every output.
 	Subject string
 	// Grace is the longest time from an endpoint's creation to the end of the
-	// probe that decides its state.
+	// probe that decides its state; the adoption deadline leaves room for it.
 	Grace time.Duration
 	// Recovery is the longest time that an endpoint takes from its first good
 	// probe to being healthy.
@@ -115,8 +115,11 @@ type Observation struct {
 	// Code is the HTTP status code that came with the answer; 0 when there was
 	// none, or it cannot be trusted.
 	Code int
-	// Reports is how many reports came after the first that echoed the probe.
-	Reports int
+	// Reports is how many reports came after the first that echoed the probe; the
+	// first echo is report 0. Quiet is how many of them may hold bad news of an
+	// endpoint that was never healthy before it counts: the definition's grace in
+	// reports of this stream.
+	Reports, Quiet int
 	// WasHealthy says that the endpoint has been healthy on this stream.
 	WasHealthy bool
 	// At is when the last report came that held an answer.
@@ -138,22 +141,15 @@ type Verdict struct {
 	Overdue bool
 }
 
-// quietReports is how many reports of an endpoint that was never healthy may
-// hold bad news before it counts: report n counts when n exceeds it. The first
-// echo is report 0.
-func quietReports(grace, reportInterval time.Duration) int {
-	return int(grace / reportInterval)
-}
-
 // Counts says whether the observation's answer counts yet. Envoy says UNHEALTHY
 // before its first probe has ended, and after one failure whatever the
 // threshold (facts/envoy-hds.md 0.15, 0c); its own reports are the clock.
-func (o Observation) Counts(grace, reportInterval time.Duration) bool {
+func (o Observation) Counts() bool {
 	switch o.Answer {
 	case NoAnswer:
 		return false
 	case Healthy, Degraded:
 		return true
 	}
-	return o.WasHealthy || o.Reports > quietReports(grace, reportInterval)
+	return o.WasHealthy || o.Reports > o.Quiet
 }

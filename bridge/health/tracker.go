@@ -18,8 +18,7 @@ const maxOutput = 1024
 type Tracker struct {
 	def    Definition
 	policy Policy
-	// base is when the clock of the adoption deadline started: the daemon's start
-	// or, if later, the instance's appearance.
+	// base is when the clock of the adoption deadline started.
 	base time.Time
 
 	status Status
@@ -43,8 +42,8 @@ type Tracker struct {
 	held time.Time
 }
 
-// NewTracker starts to track a probe without a check. base is the daemon's
-// start or, if later, the moment the probe's instance appeared.
+// NewTracker starts to track a probe without a check. base is the moment from
+// which an Envoy could have been asked.
 func NewTracker(def Definition, policy Policy, base time.Time) *Tracker {
 	return &Tracker{def: def, policy: policy, base: base}
 }
@@ -72,10 +71,13 @@ func (t *Tracker) Appear(now time.Time, observer string) {
 // Redefine tells that the probe has another definition or policy. The status
 // stands; a definition that asks something new awaits its own answer.
 func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
-	t.def, t.policy = def, policy
 	if anew {
-		t.awaiting, t.held = true, time.Time{}
+		t.held = time.Time{}
 	}
+	// Under another policy the last answer may look old only because reports came
+	// at another pace.
+	t.awaiting = t.awaiting || anew || policy != t.policy
+	t.def, t.policy = def, policy
 }
 
 // Evaluate folds the observations of all open streams that are to observe the
@@ -89,7 +91,7 @@ func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict
 	if !t.silent {
 		t.fold(now, fresh)
 		t.awaiting = slices.ContainsFunc(observations, func(o Observation) bool {
-			return !o.Counts(t.def.Grace, t.policy.ReportInterval)
+			return !o.Counts()
 		})
 	} else if !now.Before(t.deadline()) {
 		t.stale = true
@@ -113,7 +115,7 @@ func (t *Tracker) noteStreams(observations []Observation) {
 func (t *Tracker) fresh(now time.Time, observations []Observation) []Observation {
 	var out []Observation
 	for _, o := range observations {
-		if !o.Counts(t.def.Grace, t.policy.ReportInterval) || !now.Before(o.At.Add(t.policy.StaleAfter)) {
+		if !o.Counts() || !now.Before(o.At.Add(t.policy.StaleAfter)) {
 			continue
 		}
 		i := slices.IndexFunc(out, func(p Observation) bool { return p.Observer == o.Observer })
@@ -225,9 +227,9 @@ func (t *Tracker) deadline() time.Time {
 
 // next is when time alone changes the verdict.
 func (t *Tracker) next(now time.Time) time.Time {
-	var next time.Time
-	if !t.stale {
-		next = t.deadline()
+	next := t.deadline()
+	if t.stale { // reports that change nothing make no news, yet each is an answer
+		next = now.Add(t.policy.ReportInterval)
 	}
 	if end := t.held.Add(t.hold()); !t.held.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
 		next = end

@@ -29,20 +29,20 @@ var web = Definition{
 
 // says is an observation of the newest stream of observer a.
 func says(a Answer, reports int, now time.Time) Observation {
-	return Observation{Observer: "a", Stream: 1, Answer: a, Reports: reports, At: now}
+	return Observation{Observer: "a", Stream: 1, Answer: a, Reports: reports, Quiet: 6, At: now}
 }
 
 func good(o Observation) Observation { o.WasHealthy = true; return o }
 
 func TestBadNewsWaitsForTheFirstProbeToEnd(t *testing.T) {
 	for _, a := range []Answer{Unhealthy, Timeout} {
-		assert.False(t, says(a, 0, t0).Counts(web.Grace, policy.ReportInterval), "the first echo is report 0")
-		assert.False(t, says(a, 6, t0).Counts(web.Grace, policy.ReportInterval), "6 × 500 ms is within 3.05 s")
-		assert.True(t, says(a, 7, t0).Counts(web.Grace, policy.ReportInterval), "7 × 500 ms is past 3.05 s")
-		assert.True(t, good(says(a, 0, t0)).Counts(web.Grace, policy.ReportInterval), "an endpoint that was healthy is known")
+		assert.False(t, says(a, 0, t0).Counts(), "the first echo is report 0")
+		assert.False(t, says(a, 6, t0).Counts(), "6 × 500 ms is within 3.05 s")
+		assert.True(t, says(a, 7, t0).Counts(), "7 × 500 ms is past 3.05 s")
+		assert.True(t, good(says(a, 0, t0)).Counts(), "an endpoint that was healthy is known")
 	}
-	assert.True(t, says(Healthy, 0, t0).Counts(web.Grace, policy.ReportInterval), "good news counts at once")
-	assert.False(t, good(says(NoAnswer, 99, t0)).Counts(web.Grace, policy.ReportInterval), "no answer never counts")
+	assert.True(t, says(Healthy, 0, t0).Counts(), "good news counts at once")
+	assert.False(t, good(says(NoAnswer, 99, t0)).Counts(), "no answer never counts")
 }
 
 func TestAnInstanceThatAppearsIsCriticalUntilItAnswers(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSilenceMakesStale(t *testing.T) {
 		assert.Equal(t, Stale, v.Phase, c.on)
 		assert.Equal(t, c.status, v.Status, c.on)
 		assert.Equal(t, c.alive, v.Alive, c.on)
-		assert.Zero(t, next, c.on)
+		assert.Equal(t, at(10*time.Second+policy.ReportInterval), next, "it is looked at again: an answer may come that is no news")
 	}
 }
 
@@ -152,6 +152,29 @@ func TestAnOpenStreamThatSaysNothingNewIsNoAnswer(t *testing.T) {
 	tr := reported(t, policy)
 	v, _ := tr.Evaluate(at(10*time.Second), []Observation{good(says(Healthy, 0, t0))})
 	assert.Equal(t, Stale, v.Phase, "the report is 10 s old")
+}
+
+func TestAnAnswerThatIsNoNewsRevivesAStaleProbe(t *testing.T) {
+	tr := reported(t, policy)
+	same := good(says(Healthy, 9, t0))
+	v, next := tr.Evaluate(at(11*time.Second), []Observation{same})
+	require.Equal(t, Stale, v.Phase)
+	same.At = next
+	v, _ = tr.Evaluate(next, []Observation{same})
+	assert.Equal(t, Reported, v.Phase)
+	assert.True(t, v.Alive)
+}
+
+func TestAnotherPolicyIsNoSilence(t *testing.T) {
+	tr := reported(t, policy)
+	short := policy
+	short.StaleAfter, short.OnStale = 2*time.Second, TurnCritical
+	tr.Redefine(web, short, false)
+	old := good(says(Healthy, 9, t0))
+	v, _ := tr.Evaluate(at(4*time.Second), []Observation{old})
+	assert.Equal(t, Passing, v.Status, "the next report at the new pace has still to come")
+	v, _ = tr.Evaluate(at(20*time.Second), []Observation{old})
+	assert.Equal(t, Critical, v.Status)
 }
 
 func TestANewStreamIsAwaitedLongerThanSilence(t *testing.T) {
@@ -171,13 +194,13 @@ func TestTheOldStreamsWordCountsUntilTheNewOneHasOne(t *testing.T) {
 	slow.Grace = 15 * time.Second
 	tr.Redefine(slow, policy, false)
 	old := good(says(Healthy, 9, at(time.Second)))
-	v, _ := tr.Evaluate(at(time.Second), []Observation{old, {Observer: "a", Stream: 2, Answer: Unhealthy, At: at(time.Second)}})
+	v, _ := tr.Evaluate(at(time.Second), []Observation{old, {Observer: "a", Stream: 2, Answer: Unhealthy, Quiet: 30, At: at(time.Second)}})
 	assert.Equal(t, Passing, v.Status, "the new stream's word does not count yet")
 	assert.Equal(t, Reported, v.Phase)
-	v, next := tr.Evaluate(at(2*time.Second), []Observation{{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 2, At: at(2 * time.Second)}})
+	v, next := tr.Evaluate(at(2*time.Second), []Observation{{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 2, Quiet: 30, At: at(2 * time.Second)}})
 	assert.Equal(t, Adopted, v.Phase, "the old stream has ended")
 	assert.Equal(t, at(21*time.Second), next)
-	bad := Observation{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 31, At: at(17 * time.Second)}
+	bad := Observation{Observer: "a", Stream: 2, Answer: Unhealthy, Reports: 31, Quiet: 30, At: at(17 * time.Second)}
 	v, _ = tr.Evaluate(at(17*time.Second), []Observation{good(says(Healthy, 40, at(17*time.Second))), bad})
 	assert.Equal(t, Critical, v.Status, "the newest stream of one node id counts")
 }

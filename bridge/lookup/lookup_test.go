@@ -178,7 +178,7 @@ func TestTheAddressInUseIsKept(t *testing.T) {
 		assert.Equal(t, "10.0.0.1", got(), "it is still among the answers")
 		r.answers(&net.DNSError{Err: "server misbehaving", Server: "10.9.9.9:53", Name: "app"})
 		assert.Equal(t, "10.0.0.1", got(), "a look-up that fails takes nothing away")
-		assert.EqualError(t, names.Entries()["app"].Err, `looking up "app": server misbehaving`)
+		assert.EqualError(t, names.Entries()["app"].Err, `looking up "app": the name servers cannot be asked`)
 		r.answers(nil, "2001:db8::2", "2001:db8::1")
 		assert.Equal(t, "2001:db8::1", got())
 		r.answers(nil, "224.0.0.1")

@@ -68,7 +68,7 @@ func reason(err error) error {
 		case dns.IsTimeout:
 			return errors.New("no answer in time")
 		}
-		return errors.New(dns.Err)
+		return errors.New("the name servers cannot be asked")
 	}
 	return err
 }

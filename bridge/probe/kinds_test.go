@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -8,6 +9,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -16,6 +18,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,7 +70,7 @@ type authority struct {
 func newAuthority(t *testing.T) authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	require.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)
@@ -219,6 +222,58 @@ func TestBadTLSIsAProblem(t *testing.T) {
 	assert.Equal(t, "tls ca_file: no such file", got.Problems[0].Message)
 	ec := append(block("EC PARAMETERS", []byte{6, 8}), key...)
 	assert.Empty(t, secured(mutual, files(cert, ec), nil).Problems, "as openssl writes them")
+}
+
+// TestCertificatesThatOnlyGoReads: each was Envoy's death.
+func TestCertificatesThatOnlyGoReads(t *testing.T) {
+	ca := newAuthority(t)
+	b, _ := pem.Decode(ca.pem)
+	v3 := []byte{0xa0, 3, 2, 1, 2}
+	require.Equal(t, 1, bytes.Count(b.Bytes, v3))
+	for name, der := range map[string][]byte{
+		"version 1 with extensions": bytes.Replace(b.Bytes, v3, []byte{0xa0, 3, 2, 1, 0}, 1),
+		"version 2 with extensions": bytes.Replace(b.Bytes, v3, []byte{0xa0, 3, 2, 1, 1}, 1),
+		"a time without seconds":    withoutSeconds(t, b.Bytes),
+	} {
+		if _, err := x509.ParseCertificate(der); err != nil {
+			continue // this Go does not read it either
+		}
+		got := secured(Settings{TLSServerName: "x", TLSCAFile: "ca"}, map[string][]byte{"ca": block("CERTIFICATE", der)}, nil)
+		assert.Empty(t, got.Probes, name)
+		require.Len(t, got.Problems, 1, name)
+		assert.Contains(t, got.Problems[0].Message, "block 1", name)
+	}
+	key, err := rsa.GenerateMultiPrimeKey(rand.Reader, 3, 2048) //nolint:staticcheck // its kind is what is refused
+	require.NoError(t, err)
+	cert, keyPEM := ca.issue(t, &key.PublicKey, key)
+	got := secured(Settings{TLSSkipVerify: On, TLSCertFile: "cert", TLSKeyFile: "key"}, map[string][]byte{"cert": cert, "key": keyPEM}, nil)
+	require.Len(t, got.Problems, 1)
+	assert.Contains(t, got.Problems[0].Message, "of 3 primes")
+}
+
+// withoutSeconds takes the seconds from the first time in a certificate, and
+// mends the lengths around it.
+func withoutSeconds(t *testing.T, der []byte) []byte {
+	t.Helper()
+	var cert struct {
+		TBS, Algorithm asn1.RawValue
+		Signature      asn1.BitString
+	}
+	_, err := asn1.Unmarshal(der, &cert)
+	require.NoError(t, err)
+	content := cert.TBS.Bytes
+	at := bytes.Index(content, []byte{asn1.TagUTCTime, 13})
+	require.Positive(t, at)
+	validity := at - 2
+	short := bytes.Clone(content[:at])
+	short[validity+1] -= 2
+	short = append(short, asn1.TagUTCTime, 11)
+	short = append(short, content[at+2:at+12]...)
+	short = append(short, content[at+14:]...)
+	cert.TBS = asn1.RawValue{Class: asn1.ClassUniversal, Tag: asn1.TagSequence, IsCompound: true, Bytes: short}
+	out, err := asn1.Marshal(cert)
+	require.NoError(t, err)
+	return out
 }
 
 func TestHeaders(t *testing.T) {

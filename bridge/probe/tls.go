@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -56,7 +57,11 @@ func (d *deriver) client(s Settings) (cert []byte, key Secret, err error) {
 	if err := cmp.Or(err1, err2); err != nil {
 		return nil, nil, err
 	}
-	if _, err := tls.X509KeyPair(cert, key); err != nil {
+	pair, err := tls.X509KeyPair(cert, key)
+	if rsaKey, ok := pair.PrivateKey.(*rsa.PrivateKey); ok && err == nil && len(rsaKey.Primes) != 2 {
+		return nil, nil, fmt.Errorf("tls key_file %q: an RSA key of %d primes is not allowed: of two", s.TLSKeyFile, len(rsaKey.Primes))
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("tls cert_file %q and key_file %q do not match, or the key cannot be read", s.TLSCertFile, s.TLSKeyFile)
 	}
 	return cert, key, nil
@@ -125,10 +130,47 @@ func certificates(b []byte) (out []*x509.Certificate, clean []byte, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("block %d is no certificate: %w", n+1, err)
 		}
+		if err := checkStrict(c); err != nil {
+			return nil, nil, fmt.Errorf("block %d: %w", n+1, err)
+		}
 		out = append(out, c)
 		clean = append(clean, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}
 	return out, clean, nil
+}
+
+// checkStrict refuses what Go reads in a certificate and Envoy's TLS library does
+// not, which would be Envoy's death: extensions before version 3, which Go passes
+// over, and times that are not in DER's one form.
+func checkStrict(c *x509.Certificate) error {
+	var parts []asn1.RawValue // of the TBSCertificate, RFC 5280 4.1
+	if _, err := asn1.Unmarshal(c.RawTBSCertificate, &parts); err != nil {
+		return fmt.Errorf("it cannot be read: %w", err)
+	}
+	validity := 3
+	for i, p := range parts {
+		switch {
+		case p.Class != asn1.ClassContextSpecific:
+		case p.Tag == 0 && i == 0:
+			validity++ // the version stands before all else
+		case p.Tag == 3 && c.Version != 3:
+			return fmt.Errorf("a certificate of version %d with extensions is not allowed: they are of version 3", c.Version)
+		}
+	}
+	var times []asn1.RawValue
+	if validity >= len(parts) {
+		return errors.New("it has no validity")
+	}
+	if _, err := asn1.Unmarshal(parts[validity].FullBytes, &times); err != nil {
+		return fmt.Errorf("its validity cannot be read: %w", err)
+	}
+	forms := map[int]string{asn1.TagUTCTime: "YYMMDDHHMMSSZ", asn1.TagGeneralizedTime: "YYYYMMDDHHMMSSZ"}
+	for _, at := range times {
+		if form := forms[at.Tag]; len(at.Bytes) != len(form) || !bytes.HasSuffix(at.Bytes, []byte("Z")) {
+			return fmt.Errorf("a time of its validity is %q: not in the form %s", clip(string(at.Bytes)), form)
+		}
+	}
+	return nil
 }
 
 // pemBlocks reads the blocks of a PEM file; pem.Decode alone passes over what

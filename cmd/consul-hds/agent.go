@@ -96,7 +96,7 @@ func (d *daemon) obey(ctx context.Context, signals <-chan os.Signal, cancel func
 	for s := range signals {
 		switch {
 		case s == syscall.SIGHUP && ctx.Err() == nil:
-			_ = b.Reload() // the bridge has logged why it failed
+			go func() { _ = b.Reload() }() // it may hang on a file; the bridge logs why it fails
 		case s == syscall.SIGHUP:
 		case ctx.Err() == nil:
 			d.logger.Info("received a signal, shutting down; another one exits at once", "signal", s.String())
