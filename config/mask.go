@@ -8,9 +8,9 @@ import (
 )
 
 // tokenText finds the value of a token in HCL or JSON that cannot be parsed, or
-// of a key that was meant to be one, such as tokn, Token, acl_token, secret: a
-// closed or open string, a heredoc, or the rest of the line.
-var tokenText = regexp.MustCompile(`(?i:\b\w*(?:tok[a-z]*|secret\w*|passw\w*))"?\s*[:=]\s*("(?:[^"\\\n]|\\.)*"?|<<-?\w+\r?\n(?s:.*)|[^\s"].*)`)
+// of a key that was meant to be one, such as tokn, Token, acl_token, secret, or of
+// a header that carries one: a closed or open string, a heredoc, or the rest of the line.
+var tokenText = regexp.MustCompile(`(?i:\b\w*(?:tok[a-z]*|secret\w*|passw\w*|authorization|cookie))"?\s*[:=]\s*("(?:[^"\\\n]|\\.)*"?|<<-?\w+\r?\n(?s:.*)|[^\s"].*)`)
 
 // masked copies files with the values of tokens made unreadable, byte by byte,
 // so that the places that diagnostics point at stay where they are. The lines
