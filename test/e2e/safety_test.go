@@ -112,6 +112,25 @@ func TestHostileRegistrationsHurtNobody(t *testing.T) {
 	})
 	assert.Len(t, w.status().Checks, 1, "nothing is guessed")
 
+	// The same as changes of one that is good: its last good definition goes on.
+	changing := w.app()
+	w.register("changing-1", changing.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:changing-1", api.HealthPassing))
+	for _, r := range bad {
+		w.register("changing-1", changing.Port(), r.Meta)
+	}
+	w.register("changing-1", changing.Port(), map[string]string{"hds": "htpp"})
+	w.eventually(patience, func() error {
+		if p := w.problems("changing-1"); len(p) != 1 {
+			return fmt.Errorf("problems are %q", p)
+		}
+		return nil
+	})
+	changing.SetStatus(500)
+	w.eventually(patience, w.has("hds:changing-1", api.HealthCritical))
+	w.register("changing-1", changing.Port(), nil)
+	w.eventually(patience, w.has("hds:changing-1", ""))
+
 	// What is allowed at the edges is applied.
 	edges := []map[string]string{
 		{"hds": "http", "hds_path": "/" + strings.Repeat("a", 510)}, {"hds": "http", "hds_host": strings.Repeat("a", 255)},
