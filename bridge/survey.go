@@ -94,7 +94,7 @@ func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem)
 		out = append(out, probe.Problem{Source: probe.SourceEnvoy, Message: fmt.Sprintf(format, args...)})
 	}
 	if s.Kind == hds.UnknownEnvoy {
-		add("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids", s.NodeID)
+		add("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids%s", s.NodeID, exactly(s.NodeID))
 	}
 	if r.late(now, s) {
 		add("Envoy %q does not apply what it was sent: its reports do not echo it", s.NodeID)
@@ -109,6 +109,14 @@ func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem)
 		add("cluster %q is not sent to Envoy %q: %s", name, s.NodeID, s.Dropped[name])
 	}
 	return out
+}
+
+// exactly tells of the rule that keeps sidecars from being taken for node Envoys.
+func exactly(id string) string {
+	if strings.HasSuffix(id, "-sidecar-proxy") {
+		return " (an id that ends in -sidecar-proxy matches no glob there, only an exact entry)"
+	}
+	return ""
 }
 
 // late says whether an Envoy had time enough to echo its newest specifier.

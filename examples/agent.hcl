@@ -65,7 +65,7 @@ checks {
   on_stale       = "expire" # critical, keep
   adopt_timeout  = "20s"
   orphan_grace   = "60s"
-  on_shutdown    = "keep" # "deregister" and "critical" are not built yet
+  on_shutdown    = "keep" # deregister, critical
 }
 
 # The HTTP interface for people and scripts.

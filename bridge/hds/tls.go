@@ -10,6 +10,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -25,7 +26,11 @@ func buildTLS(p *probe.Probe) ([]*clusterv3.Cluster_TransportSocketMatch, error)
 	if p.TLS == nil {
 		return nil, nil
 	}
-	ctx := &tlsv3.UpstreamTlsContext{Sni: sni(p.TLS.ServerName), CommonTlsContext: buildCommonTLS(p)}
+	ctx := &tlsv3.UpstreamTlsContext{
+		Sni: sni(p.TLS.ServerName), CommonTlsContext: buildCommonTLS(p),
+		// A resumed session shows no certificate: a new one would go unverified.
+		MaxSessionKeys: wrapperspb.UInt32(0),
+	}
 	config, err := anypb.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the TLS context: %w", err)

@@ -60,7 +60,10 @@ type deriver struct {
 	sidecars map[string][]*catalog.Instance
 	// aliased are the services that have an alias check.
 	aliased map[string]bool
-	out     Result
+	// unresolved is set when an address in use is that of a name that does not
+	// resolve any more.
+	unresolved error
+	out        Result
 }
 
 // sidecars finds the registered sidecars of each instance, in order of id.
@@ -144,6 +147,7 @@ func (d *deriver) add(inst *catalog.Instance, name string, s Settings, source st
 		return
 	}
 	// Both, so that what one awaits does not keep the other's look-up waiting.
+	d.unresolved = nil
 	insecure, aimless := d.secure(p), d.aim(p, inst)
 	if insecure != nil {
 		d.leave(inst, name, source, insecure)
@@ -156,8 +160,19 @@ func (d *deriver) add(inst *catalog.Instance, name string, s Settings, source st
 		d.leave(inst, name, source, aimless)
 		return
 	}
+	if d.unresolved != nil {
+		d.problem(inst, SourceConsul, named(name, d.unresolved))
+	}
 	p.Cluster = clusterName(p)
 	d.out.Probes = append(d.out.Probes, p)
+}
+
+// named says which of several checks a problem is of.
+func named(name string, err error) error {
+	if name == DefaultName {
+		return err
+	}
+	return fmt.Errorf("check %q: %w", name, err)
 }
 
 // checkWhole says whether settings that are right one by one go together.
@@ -173,7 +188,7 @@ func (d *deriver) leave(inst *catalog.Instance, name, source string, err error) 
 	if errors.Is(err, errWaiting) {
 		note(&d.out.Waiting, inst.ID)
 	} else {
-		d.problem(inst, source, err)
+		d.problem(inst, source, named(name, err))
 	}
 	d.keep(inst, name)
 }

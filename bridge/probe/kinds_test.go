@@ -43,7 +43,8 @@ func TestHostNamesAreLookedUp(t *testing.T) {
 
 	w.Names["db.internal"] = Known[netip.Addr]{Value: netip.MustParseAddr("10.1.1.1"), Good: true, Err: errors.New("failed since")}
 	got = Derive(w, rules(), nil)
-	require.Empty(t, got.Problems, "the address in use is kept")
+	require.Len(t, got.Problems, 1, "it is told, and the address in use is kept")
+	assert.Equal(t, `host name "db.internal" does not resolve any more, its last address 10.1.1.1 is probed: failed since`, got.Problems[0].Message)
 	assert.Equal(t, "10.1.1.1:8080", got.Probes[0].Target.String())
 
 	i.Address = "new.internal"
@@ -219,7 +220,7 @@ func TestBadTLSIsAProblem(t *testing.T) {
 		})
 	}
 	got := secured(verify, nil, map[string]error{"ca": errors.New("no such file")})
-	assert.Equal(t, "tls ca_file: no such file", got.Problems[0].Message)
+	assert.Equal(t, `check "c": tls ca_file: no such file`, got.Problems[0].Message)
 	ec := append(block("EC PARAMETERS", []byte{6, 8}), key...)
 	assert.Empty(t, secured(mutual, files(cert, ec), nil).Problems, "as openssl writes them")
 }

@@ -16,7 +16,7 @@ import (
 // definitionFormat goes into every cluster's name: it has to change when the
 // same settings begin to be sent to Envoys in another form, for an Envoy that
 // lives through an upgrade must not update a cluster in place.
-const definitionFormat = 1
+const definitionFormat = 2
 
 // aim decides who observes the probe, and where it connects to.
 func (d *deriver) aim(p *Probe, inst *catalog.Instance) error {
@@ -135,6 +135,9 @@ func (d *deriver) address(s string) (netip.Addr, error) {
 	case !known:
 		return netip.Addr{}, errWaiting
 	case n.Good:
+		if n.Err != nil {
+			d.unresolved = fmt.Errorf("host name %q does not resolve any more, its last address %s is probed: %w", s, n.Value, n.Err)
+		}
 		return n.Value, nil
 	default:
 		return netip.Addr{}, fmt.Errorf("%q cannot be probed yet: %w", s, n.Err)

@@ -88,7 +88,11 @@ func writeTables(out io.Writer, s bridge.Status) error {
 		if status == "" {
 			status = "none"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.CheckID, c.Phase, status, c.Output)
+		phase := c.Phase
+		if c.Mode == "shadow" {
+			phase += ", shadow"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.CheckID, phase, status, c.Output)
 	}
 	fmt.Fprintf(w, "\nProblems (%d)\n", len(s.Problems))
 	for _, p := range s.Problems {

@@ -145,6 +145,25 @@ func TestTLSVerifiesTheServer(t *testing.T) {
 	}
 }
 
+// A resumed TLS session shows no certificate: each probe has to see the one that
+// the server has now.
+func TestACertificateThatIsReplacedIsSeen(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	w := configured(t, fmt.Sprintf("http {\n tls {\n ca_file = %q\n server_name = \"app.example\"\n}\n}", ca.ca()))
+	var current atomic.Pointer[tls.Certificate]
+	good, bad := ca.server(nil, "app.example").Certificates[0], other.server(nil, "app.example").Certificates[0]
+	current.Store(&good)
+	l := listen(t, "127.0.0.1")
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }}
+	serveHTTP(t, l, conf, func(http.ResponseWriter, *http.Request) {})
+	w.register("web-1", portOf(l), nil)
+	w.turns(api.HealthPassing)
+	current.Store(&bad)
+	w.turns(api.HealthCritical)
+	current.Store(&good)
+	w.turns(api.HealthPassing)
+}
+
 func TestTheFilesOfTLSMayChange(t *testing.T) {
 	ca := newAuthority(t)
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
