@@ -104,25 +104,36 @@ func (t *token) watch(ctx context.Context, logger hclog.Logger, changed func()) 
 	if t.file == "" {
 		return
 	}
+	watchFiles(ctx, t.read, func() {
+		logger.Info("the Consul token has changed, registering every check again")
+		changed()
+	}, func(err error) { logger.Warn("keeping the Consul token as it is", "error", err) })
+}
+
+// watchFiles reads files again from time to time until ctx ends. It calls changed
+// after each read that brought something new, and failed once for each new
+// failure.
+func watchFiles(ctx context.Context, read func() (bool, error), changed func(), failed func(error)) {
 	tick := time.NewTicker(filesEvery)
 	defer tick.Stop()
-	var last string
+	last := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		isNew, err := t.read()
+		isNew, err := read()
 		if isNew {
-			logger.Info("the Consul token has changed, registering every check again")
 			changed()
 		}
-		if text := fmt.Sprint(err); err != nil && text != last {
-			logger.Warn("keeping the Consul token as it is", "error", err)
-			last = text
-		} else if err == nil {
-			last = ""
+		text := ""
+		if err != nil {
+			text = err.Error()
 		}
+		if err != nil && text != last {
+			failed(err)
+		}
+		last = text
 	}
 }

@@ -97,26 +97,7 @@ func (t *transport) watch(ctx context.Context, logger hclog.Logger) {
 	if t.tls.CAFile == "" && t.tls.CertFile == "" {
 		return
 	}
-	tick := time.NewTicker(filesEvery)
-	defer tick.Stop()
-	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		changed, err := t.load()
-		if changed {
-			logger.Info("the TLS files for Consul have changed and are in use")
-		}
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		if text != last && err != nil {
-			logger.Warn("keeping the TLS files for Consul as they were", "error", err)
-		}
-		last = text
-	}
+	watchFiles(ctx, t.load,
+		func() { logger.Info("the TLS files for Consul have changed and are in use") },
+		func(err error) { logger.Warn("keeping the TLS files for Consul as they were", "error", err) })
 }

@@ -217,7 +217,7 @@ func (s *Server) leave() {
 func (s *Server) open(ident identity, peer string, wake func()) *session {
 	s.mu.Lock()
 	s.next++
-	ses := newSession(s.next, ident, peer, time.Now())
+	ses := newSession(s.next, ident, peer)
 	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, wake: wake})
 	s.mu.Unlock()
 

@@ -21,7 +21,6 @@ type session struct {
 	id       uint64
 	identity identity
 	peer     string
-	opened   time.Time
 
 	mu   sync.Mutex
 	kind Kind
@@ -79,9 +78,9 @@ type endpoint struct {
 // errHarmful marks what the last guard refused.
 var errHarmful = errors.New("it would harm the Envoy")
 
-func newSession(id uint64, ident identity, peer string, now time.Time) *session {
+func newSession(id uint64, ident identity, peer string) *session {
 	return &session{
-		id: id, identity: ident, peer: peer, opened: now, kind: UnknownEnvoy,
+		id: id, identity: ident, peer: peer, kind: UnknownEnvoy,
 		endpoints: map[string]*endpoint{}, leaving: map[string]bool{}, unsettled: map[string]*endpoint{},
 	}
 }
