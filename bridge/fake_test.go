@@ -33,6 +33,7 @@ type fakeParts struct {
 	// snapshots and heard are the signals of the two sources.
 	snapshots, heard chan struct{}
 	snap             *catalog.Snapshot
+	health           catalog.Health
 	news             []string
 	// seen is what the Envoys said, by check id.
 	seen    map[string][]hds.Observation
@@ -86,6 +87,11 @@ func (f fakeSource) Snapshot() *catalog.Snapshot {
 	return f.snap
 }
 
+func (f fakeSource) Health() catalog.Health {
+	defer f.lock()()
+	return f.health
+}
+
 func (f fakeObservers) Updates() <-chan struct{} { return f.heard }
 func (f fakeObservers) TakeNews() []string {
 	defer f.lock()()
@@ -135,6 +141,13 @@ func (f fakeWriter) States() map[string]checks.State {
 func (f fakeGauges) set(n int, names ...string) {
 	defer f.lock()()
 	f.gauge[strings.Join(names, " ")] = n
+}
+func (f fakeGauges) TokenUnknown(yes bool) {
+	if yes {
+		f.set(1, "token unknown")
+	} else {
+		f.set(0, "token unknown")
+	}
 }
 func (f fakeGauges) Probes(kind string, n int)          { f.set(n, "probes", kind) }
 func (f fakeGauges) Problems(source string, n int)      { f.set(n, "problems", source) }

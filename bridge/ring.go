@@ -28,6 +28,7 @@ const (
 type source interface {
 	Updates() <-chan struct{}
 	Snapshot() *catalog.Snapshot
+	Health() catalog.Health
 }
 
 // observers are the Envoys.

@@ -305,6 +305,27 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 	assert.Equal(t, 2, r.logged("[WARN]", "service_id=web-1"), "a problem that is back is said again")
 }
 
+func TestADeadTokenIsOneProblem(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1"), web("web-2")})
+	for _, id := range []string{"hds:web-1", "hds:web-2"} {
+		r.states[id] = checks.State{Status: health.Passing, Err: fmt.Errorf("updating: %w", checks.ErrTokenUnknown)}
+	}
+	r.health = catalog.Health{Err: "403", TokenUnknown: true}
+	for n := range 3 {
+		r.survey(at(time.Duration(n) * time.Second))
+	}
+	require.Len(t, r.messages("consul"), 1)
+	assert.Contains(t, r.messages("consul")[0], "does not know the token")
+	assert.Equal(t, 1, r.logged("[WARN]"))
+	assert.Equal(t, 1, r.gauge["token unknown"])
+	r.health = catalog.Health{Synced: true}
+	r.states["hds:web-1"], r.states["hds:web-2"] = checks.State{Status: health.Passing}, checks.State{Status: health.Passing}
+	r.survey(at(4 * time.Second))
+	assert.Empty(t, r.problems)
+	assert.Zero(t, r.gauge["token unknown"])
+}
+
 func TestAProbeThatNobodyAnswersIsAProblem(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1"), web("web-2"), sidecarOf("web-2"), web("web-3"), web("web-4", "hds", "tcp", "hds_observer", "sidecar")})

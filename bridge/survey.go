@@ -28,17 +28,26 @@ type gauges interface {
 	OrphanChecks(n int)
 	SpecifiersUnapplied(n int)
 	SpecifierOverdue()
+	TokenUnknown(yes bool)
 	ShadowChecks(status string, n int)
 	ShadowCompared(agree bool)
 }
 
 // survey brings problems and gauges up to date, and logs each problem once.
 func (r *ring) survey(now time.Time) {
-	states, streams := r.writer.States(), r.observers.Streams()
+	states, streams, consul := r.writer.States(), r.observers.Streams(), r.source.Health()
 	current := r.collect(now, states, streams)
+	if consul.TokenUnknown {
+		current = append([]probe.Problem{deadToken}, current...)
+	}
 	r.announce(current)
+	r.gauges.TokenUnknown(consul.TokenUnknown)
 	r.measure(states, streams, current)
 }
+
+// deadToken is a problem of the node, which every check has.
+var deadToken = probe.Problem{Source: probe.SourceConsul, Message: "Consul does not know the token any more (ACL not found): it was deleted or has expired. " +
+	"No check can be written, and what the catalog shows of them does not change until a good token is given (consul.token_file is read again when it changes)"}
 
 // collect gathers the problems of all parts, in order.
 func (r *ring) collect(now time.Time, states map[string]checks.State, streams []hds.Stream) []probe.Problem {
@@ -65,7 +74,7 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 	if s.Foreign {
 		add(probe.SourceConsul, "check id %q belongs to a check that consul-hds did not make: it is left alone, and the probe has no check", t.probe.CheckID)
 	}
-	if errors.Is(s.Err, checks.ErrDenied) {
+	if errors.Is(s.Err, checks.ErrDenied) && !errors.Is(s.Err, checks.ErrTokenUnknown) {
 		add(probe.SourceConsul, "check %q cannot be written: the token needs service:write on %q (%s)", t.probe.CheckID, t.probe.Service, refusal(s.Err))
 	}
 	if !t.verdict.Overdue || t.verdict.Phase == health.Reported {

@@ -158,6 +158,13 @@ func isStatus(err error, code int) bool {
 	return errors.As(err, &status) && status.Code == code
 }
 
+// tokenUnknown says whether Consul does not know the token of the request; a
+// token that it knows and that may not do this is told otherwise.
+func tokenUnknown(err error) bool {
+	var status api.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusForbidden && strings.Contains(status.Body, "ACL not found")
+}
+
 // maxAskedID bounds the service ids that are put into a request's path.
 const maxAskedID = 1024
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -33,11 +35,12 @@ var errNodeUnnamed = errors.New("the node's name is unknown: set consul.node_nam
 type doorbell struct {
 	*Watcher
 	index uint64
+	pace  *rate.Limiter // of queries that are answered soon
 	retry backoff
 }
 
 func (w *Watcher) runDoorbell(ctx context.Context) {
-	bell := doorbell{Watcher: w, retry: backoff{floor: minBackoff, ceiling: maxBellBackoff}}
+	bell := doorbell{Watcher: w, pace: newPace(), retry: backoff{floor: minBackoff, ceiling: maxBellBackoff}}
 	for ctx.Err() == nil {
 		node := w.nodeTold().Name
 		if node != "" {
@@ -105,7 +108,7 @@ func (b *doorbell) follow(index uint64, took time.Duration) time.Duration {
 		return b.retry.next()
 	}
 	b.retry.reset()
-	return max(bellSpacing-took, 0)
+	return b.pace.Reserve().Delay()
 }
 
 // report keeps the doorbell's state and logs when it changes.

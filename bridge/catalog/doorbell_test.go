@@ -46,6 +46,20 @@ func TestBellIsAnsweredAtOnceAndNotTooOften(t *testing.T) {
 	})
 }
 
+// A registration that comes right after a poll, and one more right after it, are
+// as quick as any.
+func TestBellIsAnsweredAtOnceAfterAPoll(t *testing.T) {
+	s := &stub{}
+	inFakeTime(t, s, Config{PollInterval: time.Hour}, func(t *testing.T, w *Watcher) {
+		require.Equal(t, 1, s.seen().reads)
+		for i := range bellBurst {
+			w.Refresh()
+			synctest.Wait()
+			require.Equal(t, 2+i, s.seen().reads)
+		}
+	})
+}
+
 func TestBellDuringReadCausesOneMore(t *testing.T) {
 	s := &stub{delay: 3 * time.Second}
 	inFakeTime(t, s, hourly, func(t *testing.T, w *Watcher) {

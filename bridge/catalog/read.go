@@ -158,10 +158,8 @@ func (w *Watcher) confirmOne(ctx context.Context, m *missingInstance) {
 		m.denied = time.Time{}
 	case m.denied.IsZero():
 		m.denied = now
-		w.Refresh()
-	case now.Sub(m.denied) < secondLook:
-		w.Refresh()
-	default:
+		time.AfterFunc(secondLook, w.Refresh)
+	case now.Sub(m.denied) >= secondLook:
 		m.gone = true
 	}
 	if isStatus(err, http.StatusForbidden) {
@@ -185,7 +183,7 @@ func (w *Watcher) publish(s *Snapshot) {
 	w.mu.Lock()
 	recovered := !w.health.Synced
 	w.snapshot = s
-	w.health.Synced, w.health.LastSync, w.health.Err = true, s.ReadAt, ""
+	w.health.Synced, w.health.LastSync, w.health.Err, w.health.TokenUnknown = true, s.ReadAt, "", false
 	w.mu.Unlock()
 	if recovered {
 		w.log.Info("synced with the consul agent", "node", s.Node.Name, "instances", len(s.Instances))
@@ -215,7 +213,7 @@ func (w *Watcher) fail(err error) {
 	w.self = nil // the agent may come back under another name or address
 	w.mu.Lock()
 	changed := w.health.Synced || w.health.Err == ""
-	w.health.Synced, w.health.Err = false, err.Error()
+	w.health.Synced, w.health.Err, w.health.TokenUnknown = false, err.Error(), tokenUnknown(err)
 	w.mu.Unlock()
 	if changed {
 		w.log.Warn("cannot read the consul agent, its last state stands", "error", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 )
 
 // The paces of the watcher; see Watcher.
@@ -16,8 +17,13 @@ const (
 	readTimeout         = 10 * time.Second
 	maxReadBackoff      = 5 * time.Second
 	minBackoff          = 250 * time.Millisecond
-	bellSpacing         = 200 * time.Millisecond
+	// What is asked for is read bellBurst times in a row and then once in
+	// bellSpacing: a registration is seen at once, a storm of them costs little.
+	bellSpacing = 200 * time.Millisecond
+	bellBurst   = 2
 )
+
+func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(bellSpacing), bellBurst) }
 
 // Metrics is told what the watcher does. Its methods are called from several
 // goroutines.
@@ -60,6 +66,9 @@ type Health struct {
 	LastSync time.Time
 	// Err says why Synced is false; empty before the first attempt has ended.
 	Err string
+	// TokenUnknown says that Err is Consul's not knowing the token: it was deleted
+	// or has expired.
+	TokenUnknown bool
 	// DoorbellErr says why changes are found by polling only; empty while the
 	// doorbell works, and before it has been tried.
 	DoorbellErr string
@@ -83,6 +92,7 @@ type Watcher struct {
 	named   chan struct{} // the node was looked for, or has another name
 
 	// Of the reading goroutine alone.
+	pace    *rate.Limiter               // of reads that are asked for
 	missing map[string]*missingInstance // by service id, in the last list
 	self    *Node                       // what agent/self said; nil if it has to be asked
 	askSelf time.Time                   // not before then
@@ -125,6 +135,7 @@ func newWatcher(config Config, source agent) *Watcher {
 		updates: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		named:   make(chan struct{}, 1),
+		pace:    newPace(),
 	}
 }
 
@@ -165,22 +176,21 @@ func (w *Watcher) runReads(ctx context.Context) {
 	retry := backoff{floor: max(w.config.PollInterval, minBackoff), ceiling: maxReadBackoff}
 	for {
 		drain(w.wake)
-		start := time.Now()
 		pause := jitter(w.config.PollInterval)
 		if err := w.readOnce(ctx); err != nil {
 			pause = retry.next()
 		} else {
 			retry.reset()
 		}
-		if !w.awaitNext(ctx, start, pause) {
+		if !w.awaitNext(ctx, pause) {
 			return
 		}
 	}
 }
 
-// awaitNext waits until the next read is due: after pause, or when the bell
-// rings, but then not within bellSpacing of the start of the last read.
-func (w *Watcher) awaitNext(ctx context.Context, start time.Time, pause time.Duration) bool {
+// awaitNext waits until the next read is due: after pause, or at the pace of
+// those that are asked for.
+func (w *Watcher) awaitNext(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -189,7 +199,7 @@ func (w *Watcher) awaitNext(ctx context.Context, start time.Time, pause time.Dur
 	case <-timer.C:
 		return true
 	case <-w.wake:
-		return sleep(ctx, time.Until(start.Add(bellSpacing)))
+		return w.pace.Wait(ctx) == nil
 	}
 }
 

@@ -63,6 +63,8 @@ func classify(doing, checkID string, err error) error {
 	var answer api.StatusError
 	var network net.Error
 	switch {
+	case errors.As(err, &answer) && answer.Code == http.StatusForbidden && strings.Contains(answer.Body, "ACL not found"):
+		kind = ErrTokenUnknown
 	case errors.As(err, &answer) && answer.Code == http.StatusForbidden:
 		kind = ErrDenied
 	case errors.As(err, &answer) && (answer.Code == http.StatusNotFound || says(answer.Body, unknownTexts)):

@@ -7,6 +7,7 @@ package checks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -79,6 +80,8 @@ var (
 	ErrUnknown = errors.New("the agent does not know it")
 	ErrAway    = errors.New("the agent cannot be reached")
 	ErrDenied  = errors.New("permission denied")
+	// ErrTokenUnknown is an ErrDenied: Consul does not know the token at all.
+	ErrTokenUnknown = fmt.Errorf("%w: Consul does not know the token", ErrDenied)
 )
 
 // Metrics is what the manager tells of itself.

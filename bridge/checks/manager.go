@@ -106,6 +106,7 @@ func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
+	m.failures, m.pause = 0, time.Time{}
 	for id, e := range m.entries {
 		e.failures, e.retry = 0, time.Time{}
 		m.consider(id, e, time.Now())

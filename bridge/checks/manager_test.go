@@ -421,6 +421,29 @@ func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
+// A token that Consul does not know fails every check alike: the agent is asked
+// at the pace of one.
+func TestADeadTokenIsNoStorm(t *testing.T) {
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("a%d", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.fail = func(string, string) error { return ErrTokenUnknown }
+		agent.mu.Unlock()
+		agent.writes()
+		time.Sleep(time.Minute)
+		assert.Less(t, len(agent.writes()), 60)
+		require.ErrorIs(t, ErrTokenUnknown, ErrDenied)
+	})
+}
+
 func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
 	ids := make([]string, 60)
 	for i := range ids {

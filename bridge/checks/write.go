@@ -178,7 +178,10 @@ func (m *Manager) remove(id string, e *entry, now time.Time) {
 
 func (m *Manager) failed(j job, err error, now time.Time) {
 	e := j.entry
-	if e.err == nil || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied) {
+	switch {
+	case errors.Is(err, ErrTokenUnknown): // one problem of all checks, and not the manager's to tell
+		m.config.Logger.Debug("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
+	case e.err == nil || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied):
 		m.config.Logger.Warn("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
 	}
 	e.failed(err, now)
@@ -192,6 +195,8 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 			e.retry = time.Time{} // the next snapshot explains the first failure
 		}
 		m.config.ReadAgain()
+	case errors.Is(err, ErrTokenUnknown):
+		m.pauseFor(now) // it is the same for all
 	case errors.Is(err, ErrDenied):
 	default:
 		m.away = m.away || errors.Is(err, ErrAway)

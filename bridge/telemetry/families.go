@@ -22,6 +22,7 @@ type consulFamilies struct {
 	snapshotReads       *prometheus.CounterVec
 	snapshotReadSeconds prometheus.Histogram
 	synced, doorbellUp  gauge
+	tokenUnknown        gauge
 	instances           gauge
 	probes, problems    *prometheus.GaugeVec
 }
@@ -61,11 +62,12 @@ func newConsulFamilies() consulFamilies {
 		snapshotReads: newCounterVec("snapshot_reads_total", "Attempts to read the services and checks of the Consul agent.", "result"),
 		snapshotReadSeconds: newHistogram("snapshot_read_duration_seconds", "Time of an attempt to read the Consul agent.",
 			prometheus.ExponentialBuckets(0.001, 2.5, 10)),
-		synced:     newGauge("synced", "1 if the newest attempt to read the Consul agent succeeded."),
-		doorbellUp: newGauge("doorbell_up", "1 if the catalog tells of changes; 0 if they are found by polling only."),
-		instances:  newGauge("instances", "Service instances of the node, proxies included."),
-		probes:     newGaugeVec("probes", "Probes derived from services and config.", "kind"),
-		problems:   newGaugeVec("problems", "Problems that the status shows.", "source"),
+		synced:       newGauge("synced", "1 if the newest attempt to read the Consul agent succeeded."),
+		tokenUnknown: newGauge("token_unknown", "1 if Consul does not know the token: it was deleted or has expired."),
+		doorbellUp:   newGauge("doorbell_up", "1 if the catalog tells of changes; 0 if they are found by polling only."),
+		instances:    newGauge("instances", "Service instances of the node, proxies included."),
+		probes:       newGaugeVec("probes", "Probes derived from services and config.", "kind"),
+		problems:     newGaugeVec("problems", "Problems that the status shows.", "source"),
 	}
 }
 
@@ -110,7 +112,7 @@ func newCheckFamilies() checkFamilies {
 func (f *families) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		f.info, f.reloads,
-		f.snapshotReads, f.snapshotReadSeconds, f.synced, f.doorbellUp, f.instances, f.probes, f.problems,
+		f.snapshotReads, f.snapshotReadSeconds, f.synced, f.tokenUnknown, f.doorbellUp, f.instances, f.probes, f.problems,
 		f.observers, f.streamsOpened, f.streamsEnded, f.streamsRefused, f.reports,
 		f.specifiersSent, f.specifiersOverdue, f.specifiersUnapplied, f.guardDrops,
 		f.checks, f.checkWrites, f.checkWriteSeconds, f.writeDelaySeconds, f.refreshes, f.transitions,

@@ -49,6 +49,9 @@ func (m *Metrics) SnapshotRead(d time.Duration, err error) {
 	m.synced.Set(number(err == nil))
 }
 
+// TokenUnknown says whether Consul does not know the token.
+func (m *Metrics) TokenUnknown(yes bool) { m.tokenUnknown.Set(number(yes)) }
+
 // Doorbell says whether the catalog tells of changes.
 func (m *Metrics) Doorbell(available bool) { m.doorbellUp.Set(number(available)) }
 

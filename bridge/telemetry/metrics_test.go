@@ -20,6 +20,7 @@ func everything(m *Metrics) {
 	m.SnapshotRead(time.Second, nil)
 	m.SnapshotRead(time.Second, errors.New("away"))
 	m.Doorbell(true)
+	m.TokenUnknown(true)
 	m.Instances(3)
 	m.Probes("http", 2)
 	m.Problems("meta", 1)
@@ -114,10 +115,13 @@ consul_hds_snapshot_reads_total{result="ok"} 1
 # HELP consul_hds_synced 1 if the newest attempt to read the Consul agent succeeded.
 # TYPE consul_hds_synced gauge
 consul_hds_synced 0
+# HELP consul_hds_token_unknown 1 if Consul does not know the token: it was deleted or has expired.
+# TYPE consul_hds_token_unknown gauge
+consul_hds_token_unknown 1
 `
 	names := []string{
 		"consul_hds_doorbell_up", "consul_hds_info", "consul_hds_reports_total",
-		"consul_hds_snapshot_reads_total", "consul_hds_synced",
+		"consul_hds_snapshot_reads_total", "consul_hds_synced", "consul_hds_token_unknown",
 	}
 	require.NoError(t, testutil.GatherAndCompare(m.Registry(), strings.NewReader(expected), names...))
 }

@@ -124,6 +124,60 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "writing a check failed"), "it is said once")
 }
 
+func TestADeadTokenIsVisible(t *testing.T) {
+	w := newConsul(t, withACLs)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	require.NoError(t, err)
+	first, second := w.newToken("hds"), w.newToken("hds")
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(first.SecretID), 0o600))
+	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
+	w.startEnvoy(theNode)
+	one, two := w.app(), w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.register("web-2", two.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, w.has("hds:web-2", api.HealthPassing))
+
+	_, err = w.client.ACL().TokenDelete(first.AccessorID, nil)
+	require.NoError(t, err)
+	one.SetStatus(500) // nobody may write this
+	w.eventually(patience, func() error {
+		p := w.status().Problems
+		if len(p) != 1 || p[0].Source != "consul" || !strings.Contains(p[0].Message, "Consul does not know the token any more (ACL not found)") {
+			return fmt.Errorf("problems are %v", p)
+		}
+		return nil
+	})
+	w.eventually(patience, w.metric("consul_hds_token_unknown 1"))
+	w.always(3*time.Second, func() error {
+		if n := strings.Count(w.daemon.Log(), "does not know the token any more"); n != 1 {
+			return fmt.Errorf("it is logged %d times", n)
+		}
+		_, err := w.daemon.Get(w.ctx, "/v1/ready")
+		return err
+	})
+	assert.Equal(t, 0, strings.Count(w.daemon.Log(), "[WARN]  consul-hds.checks: writing a check failed"))
+	require.NoError(t, w.has("hds:web-2", api.HealthPassing)())
+
+	require.NoError(t, os.WriteFile(file, []byte(second.SecretID), 0o600))
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	w.eventually(patience, w.metric("consul_hds_token_unknown 0"))
+	assert.Empty(t, w.status().Problems)
+	require.NoError(t, w.has("hds:web-2", api.HealthPassing)())
+}
+
+// metric says that the daemon's metrics have a line.
+func (w *world) metric(line string) func() error {
+	return func() error {
+		m, err := w.daemon.Get(w.ctx, "/metrics")
+		if err == nil && !strings.Contains(string(m), "\n"+line+"\n") {
+			err = fmt.Errorf("no metric %s", line)
+		}
+		return err
+	}
+}
+
 // A check that was registered with a token that is dead by now is stuck in the
 // catalog for good, although the agent answers 200 to every update
 // (facts/consul.md 3).
