@@ -65,6 +65,7 @@ func (r *ring) describe(s *admin.Status) {
 			CheckID: id, Service: t.probe.Service, ServiceID: t.probe.ServiceID, Probe: t.probe.Name,
 			Kind: string(t.probe.Settings.Kind), Target: t.probe.Target.String(), Mode: string(cmp.Or(t.probe.Settings.Mode, probe.Enforce)),
 			Phase: string(t.verdict.Phase), Observers: slices.Compact(slices.Sorted(slices.Values(t.observers))),
+			Maintenance: r.snap.Maintenance(t.probe.ServiceID),
 		}
 		if t.probe.Settings.Mode == probe.Shadow {
 			state.Status, state.Output = t.verdict.Status, t.verdict.Output // what it would be

@@ -56,6 +56,9 @@ type Check struct {
 	// Since is when Status came to be; left out while there is no check.
 	Since     time.Time `json:"since,omitzero"`
 	Observers []string  `json:"observers"`
+	// Maintenance is "service" or "node" while Consul's maintenance mode keeps the
+	// instance out, whatever Status says; else left out.
+	Maintenance string `json:"maintenance,omitempty"`
 }
 
 // Problem is something that the operator should mend.

@@ -3,7 +3,11 @@
 // into immutable snapshots and knows nothing of probes, Envoys or verdicts.
 package catalog
 
-import "time"
+import (
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
 
 // The types of checks that the agent reports and that matter here.
 const (
@@ -37,6 +41,18 @@ type Snapshot struct {
 	// ReadAt is the moment before the first request of this snapshot was sent:
 	// whatever was acknowledged by the agent before it, the snapshot shows.
 	ReadAt time.Time
+}
+
+// Maintenance is what is in maintenance mode around an instance: "node",
+// "service", or empty.
+func (s *Snapshot) Maintenance(serviceID string) string {
+	switch {
+	case s.Checks[api.NodeMaint] != nil:
+		return "node"
+	case s.Checks[api.ServiceMaintPrefix+serviceID] != nil:
+		return "service"
+	}
+	return ""
 }
 
 // Node names the agent's node. Both fields may be empty: a token without

@@ -88,6 +88,9 @@ func writeTables(out io.Writer, s bridge.Status) error {
 		if status == "" {
 			status = "none"
 		}
+		if c.Maintenance != "" {
+			status += ", " + c.Maintenance + " in maintenance"
+		}
 		phase := c.Phase
 		if c.Mode == "shadow" {
 			phase += ", shadow"

@@ -263,3 +263,30 @@ func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
 	out, code = cleanup("-consul-poll-interval", "never")
 	assert.Equal(t, 2, code, out)
 }
+
+func TestStatusShowsMaintenanceMode(t *testing.T) {
+	w := newWorld(t, quick)
+	w.startEnvoy(theNode)
+	one := w.app()
+	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	shows := func(want, text string) {
+		t.Helper()
+		w.eventually(patience, func() error {
+			c, _ := w.status().Check("hds:web-1")
+			out, _, err := w.daemon.Command(w.ctx, "status", "-admin-addr", w.daemon.AdminAddr())
+			if c.Maintenance != want || c.Status != api.HealthPassing || !strings.Contains(out, text) {
+				return fmt.Errorf("the status shows %+v and %s", c, out)
+			}
+			return err
+		})
+	}
+	shows("", "passing  http")
+	require.NoError(t, w.client.Agent().EnableServiceMaintenance("web-1", "a new disk"))
+	shows("service", "passing, service in maintenance")
+	require.NoError(t, w.client.Agent().EnableNodeMaintenance("a new rack"))
+	shows("node", "passing, node in maintenance")
+	require.NoError(t, w.client.Agent().DisableNodeMaintenance())
+	require.NoError(t, w.client.Agent().DisableServiceMaintenance("web-1"))
+	shows("", "passing  http")
+}

@@ -187,6 +187,8 @@ type StatusCheck struct {
 	Output    string    `json:"output"`
 	Since     time.Time `json:"since"`
 	Observers []string  `json:"observers"`
+	// Maintenance is service, node or not there.
+	Maintenance string `json:"maintenance"`
 }
 
 // StatusProblem is something that keeps a probe from working.
