@@ -19,7 +19,7 @@ build: ## Build bin/consul-hds, a static binary
 
 test: tools ## Run all tests: unit and end-to-end, with the race detector
 	$(if $(RACE),,@echo 'NOTE: no C compiler was found: the tests run without the race detector')
-	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -timeout 20m ./...
+	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -parallel 8 -timeout 20m ./...
 
 tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 	@$(GO) run -buildvcs=false ./test/lab/cmd/fetch

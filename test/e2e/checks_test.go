@@ -197,41 +197,69 @@ func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
 	assert.InDelta(t, 2*flaps, proxy.writes()["PUT /v1/agent/check/update/hds:flaps-1"], 1, "and a refresh at most")
 }
 
-func TestASlowOrFailingAgentLetsNobodyExpire(t *testing.T) {
+// At 5 s a write, three at a time, 13 checks get one or two beats in their TTL.
+func TestASlowAgentLetsNobodyExpire(t *testing.T) {
 	t.Parallel() // it waits for TTLs
 	w := newConsul(t, lab.ConsulOptions{})
-	const n = 6
-	proxy := w.behindProxy(n, "checks {\n  ttl = \"20s\"\n}\n")
+	const n = 12
+	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n")
 	flips := w.app()
 	w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
+	s := w.sample(allPassing(n))
+	proxy.onWrite(func(http.ResponseWriter) bool { time.Sleep(5 * time.Second); return false })
+	for range 3 {
+		time.Sleep(15 * time.Second)
+		flips.SetStatus(500)
+		took := w.eventually(patience, w.has("hds:flips-1", api.HealthCritical)) // it overtakes refreshes
+		t.Logf("critical after %s at 5 s a write", took.Round(time.Millisecond))
+		flips.SetStatus(200)
+		w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
+	}
+	s.ends(t)
+}
+
+func TestAnAgentThatFailsForAMinuteLetsNobodyExpire(t *testing.T) {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel() // it waits for TTLs
+			w := newConsul(t, lab.ConsulOptions{})
+			const n = 6
+			proxy := w.behindProxy(n, "checks {\n  ttl = \"100s\"\n}\n")
+			flips := w.app()
+			w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
+			w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
+			s := w.sample(allPassing(n))
+			proxy.onWrite(func(w http.ResponseWriter) bool { w.WriteHeader(code); return true })
+			proxy.reset()
+			for i := range 6 {
+				flips.SetStatus(500 - 300*(i%2))
+				time.Sleep(10 * time.Second)
+			}
+			flips.SetStatus(500)
+			time.Sleep(3 * time.Second)
+			tried := 0
+			for _, count := range proxy.writes() {
+				tried += count
+			}
+			assert.Less(t, tried, 100, "no hot loop")
+			proxy.onWrite(nil)
+			proxy.reset()
+			w.eventually(8*time.Second, w.has("hds:flips-1", api.HealthCritical))
+			assert.LessOrEqual(t, proxy.writes()["PUT /v1/agent/check/update/hds:flips-1"], 2, "the newest wins, nothing has queued")
+			time.Sleep(40 * time.Second) // the TTL counted from the last beat before
+			s.ends(t)
+		})
+	}
+}
+
+// allPassing is what a sampler is to see of the instances of behindProxy.
+func allPassing(n int) map[string]string {
 	want := map[string]string{}
 	for i := range n {
 		want[fmt.Sprintf("hds:s%d-1", i)] = api.HealthPassing
 	}
-	s := w.sample(want)
-	proxy.onWrite(func(http.ResponseWriter) bool { time.Sleep(2 * time.Second); return false })
-	flips.SetStatus(500)
-	took := w.eventually(12*time.Second, w.has("hds:flips-1", api.HealthCritical)) // it overtakes refreshes
-	t.Logf("critical after %s at 2 s a write", took.Round(time.Millisecond))
-	time.Sleep(25 * time.Second)
-	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
-		proxy.onWrite(func(w http.ResponseWriter) bool { w.WriteHeader(code); return true })
-		flips.SetStatus(200)
-		proxy.reset()
-		time.Sleep(8 * time.Second)
-		total := 0
-		for _, count := range proxy.writes() {
-			total += count
-		}
-		assert.Less(t, total, 60, "no hot loop")
-		proxy.onWrite(nil)
-		w.eventually(8*time.Second, w.has("hds:flips-1", api.HealthPassing))
-		flips.SetStatus(500)
-		w.eventually(patience, w.has("hds:flips-1", api.HealthCritical))
-		time.Sleep(10 * time.Second)
-	}
-	s.ends(t)
+	return want
 }
 
 // checkIndexes are the modify indexes of the node's checks in the catalog.
