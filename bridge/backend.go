@@ -51,6 +51,14 @@ func (b backend) Status() admin.Status {
 	return s
 }
 
+// describe tells of a comparison, if there was any.
+func (c comparison) describe() *admin.Shadow {
+	if c == (comparison{}) {
+		return nil
+	}
+	return &admin.Shadow{Agreed: c.agreed, Differed: c.differed}
+}
+
 // describe adds what the ring knows.
 func (r *ring) describe(s *admin.Status) {
 	r.mu.Lock()
@@ -69,6 +77,7 @@ func (r *ring) describe(s *admin.Status) {
 		}
 		if t.probe.Settings.Mode == probe.Shadow {
 			state.Status, state.Output = t.verdict.Status, t.verdict.Output // what it would be
+			c.Shadow = t.shadow.describe()
 		}
 		if state.Status != health.None {
 			c.Status, c.Output, c.Since = string(state.Status), state.Output, t.verdict.Since

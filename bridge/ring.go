@@ -100,6 +100,7 @@ type tracked struct {
 	written bool
 	// observers are the node ids of the streams that are to observe the probe.
 	observers []string
+	shadow    comparison
 }
 
 // run steps until ctx ends.

@@ -215,11 +215,25 @@ func (r *ring) measureShadows() {
 			others = worstOfOthers(r.snap)
 		}
 		if theirs := others[t.probe.ServiceID]; theirs != health.None && t.verdict.Phase == health.Reported {
-			r.gauges.ShadowCompared(theirs == t.verdict.Status)
+			agree := theirs == t.verdict.Status
+			t.shadow.compared(agree)
+			r.gauges.ShadowCompared(agree)
 		}
 	}
 	for status, n := range counts {
 		r.gauges.ShadowChecks(string(status), n)
+	}
+}
+
+// comparison counts how often the verdict of a check in shadow mode was that of
+// Consul's own checks.
+type comparison struct{ agreed, differed int }
+
+func (c *comparison) compared(agree bool) {
+	if agree {
+		c.agreed++
+	} else {
+		c.differed++
 	}
 }
 

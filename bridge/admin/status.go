@@ -59,6 +59,16 @@ type Check struct {
 	// Maintenance is "service" or "node" while Consul's maintenance mode keeps the
 	// instance out, whatever Status says; else left out.
 	Maintenance string `json:"maintenance,omitempty"`
+	// Shadow is for a check in shadow mode whose instance has checks of others; else
+	// left out.
+	Shadow *Shadow `json:"shadow,omitempty"`
+}
+
+// Shadow counts, once a second since the daemon's start or the probe's last
+// change, whether Status was the worst status of Consul's own checks.
+type Shadow struct {
+	Agreed   int `json:"agreed"`
+	Differed int `json:"differed"`
 }
 
 // Problem is something that the operator should mend.

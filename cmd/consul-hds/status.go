@@ -95,6 +95,9 @@ func writeTables(out io.Writer, s bridge.Status) error {
 		if c.Mode == "shadow" {
 			phase += ", shadow"
 		}
+		if c.Shadow != nil {
+			phase += fmt.Sprintf(" (as Consul's own checks: %d of %d)", c.Shadow.Agreed, c.Shadow.Agreed+c.Shadow.Differed)
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.CheckID, phase, status, c.Output)
 	}
 	fmt.Fprintf(w, "\nProblems (%d)\n", len(s.Problems))

@@ -273,6 +273,12 @@ func TestShadowModeWritesNothing(t *testing.T) {
 		}
 		return nil
 	})
+	c, _ := w.status().Check("hds:web-1")
+	require.NotNil(t, c.Shadow)
+	assert.Positive(t, c.Shadow.Agreed)
+	out, _, err := w.daemon.Command(w.ctx, "status", "-admin-addr", w.daemon.AdminAddr())
+	require.NoError(t, err)
+	assert.Contains(t, out, "shadow (as Consul's own checks: ")
 	w.register("web-1", one.Port(), map[string]string{"hds": "http"}) // to enforce
 	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
 	w.register("web-1", one.Port(), shadow)

@@ -189,6 +189,8 @@ type StatusCheck struct {
 	Observers []string  `json:"observers"`
 	// Maintenance is service, node or not there.
 	Maintenance string `json:"maintenance"`
+	// Shadow is nil but for checks in shadow mode beside checks of others.
+	Shadow *struct{ Agreed, Differed int } `json:"shadow"`
 }
 
 // StatusProblem is something that keeps a probe from working.
