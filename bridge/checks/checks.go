@@ -58,7 +58,9 @@ type Want struct {
 
 // Agent is the part of the Consul agent's API that checks are written by. An
 // error is ErrUnknown if the agent knows no such TTL check or service, ErrAway
-// if it could not be reached, and ErrDenied if the token may not do this.
+// if it could not be reached or did not answer before the context ended, and
+// ErrDenied if the token may not do this. What else an agent has to do is tried
+// by checkstest.Contract.
 type Agent interface {
 	Register(ctx context.Context, r Registration) error
 	Update(ctx context.Context, checkID string, status health.Status, output string) error

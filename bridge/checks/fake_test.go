@@ -1,4 +1,4 @@
-package checks
+package checks_test
 
 import (
 	"context"
@@ -13,17 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/health"
 )
 
-// fakeAgent answers as a real agent does, as far as TTL checks go: a check's
-// status survives to be registered again, what it does not know is ErrUnknown.
+// fakeAgent answers as a real agent does, as far as TTL checks go (checkstest):
+// a check's status survives to be registered again, TTLs run out, and what it
+// does not know is ErrUnknown.
 type fakeAgent struct {
 	mu       sync.Mutex
 	services map[string]bool
-	checks   map[string]*catalog.Check
+	checks   map[string]*fakeCheck
 	log      []string
-	at       []time.Time
 	// fail, if set, is asked before each write.
 	fail func(op, id string) error
 	// slow is how long each write takes.
@@ -32,68 +33,111 @@ type fakeAgent struct {
 	away bool
 }
 
+// fakeCheck is a check of a fakeAgent.
+type fakeCheck struct {
+	catalog.Check
+	ttl time.Duration
+	// ends is when the TTL runs out; zero is never.
+	ends time.Time
+	// last is the output that was written since the check was registered.
+	last string
+}
+
 func newFakeAgent(services ...string) *fakeAgent {
-	a := &fakeAgent{services: map[string]bool{}, checks: map[string]*catalog.Check{}}
+	a := &fakeAgent{services: map[string]bool{}, checks: map[string]*fakeCheck{}}
 	for _, s := range services {
 		a.services[s] = true
 	}
 	return a
 }
 
-func (a *fakeAgent) note(op, id, more string) error {
+// put makes a check be there whose TTL does not run out, whoever made it.
+func (a *fakeAgent) put(c *catalog.Check) { a.checks[c.ID] = &fakeCheck{Check: *c} }
+
+// lock locks the agent as it is now: where a TTL has run out, that shows.
+func (a *fakeAgent) lock() (unlock func()) {
+	a.mu.Lock()
+	for _, c := range a.checks {
+		if c.ends.IsZero() || time.Now().Before(c.ends) {
+			continue
+		}
+		c.Status, c.Output, c.ends = "critical", "TTL expired", time.Time{}
+		if c.last != "" {
+			c.Output += " (last output before timeout follows): " + c.last
+		}
+	}
+	return a.mu.Unlock
+}
+
+// begin notes a write, and lets it fail before anything is written.
+func (a *fakeAgent) begin(ctx context.Context, op, id, more string) error {
 	a.mu.Lock()
 	slow := a.slow
 	a.mu.Unlock()
-	time.Sleep(slow)
+	if slow > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(slow):
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.log = append(a.log, fmt.Sprint(op, " ", id, more))
-	a.at = append(a.at, time.Now())
-	if a.fail != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", checks.ErrAway, ctx.Err())
+	case a.fail != nil:
 		return a.fail(op, id)
 	}
 	return nil
 }
 
-func (a *fakeAgent) Register(_ context.Context, r Registration) error {
-	if err := a.note("register", r.CheckID, " "+string(r.Status)); err != nil {
+func (a *fakeAgent) Register(ctx context.Context, r checks.Registration) error {
+	if err := a.begin(ctx, "register", r.CheckID, " "+string(r.Status)); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	if !a.services[r.ServiceID] {
-		return ErrUnknown
+		return checks.ErrUnknown
 	}
-	c := &catalog.Check{ID: r.CheckID, Name: r.Name, ServiceID: r.ServiceID, Type: "ttl", Status: string(r.Status), Notes: r.Notes}
+	a.register(r)
+	return nil
+}
+
+// register makes a check, or changes all of it but its status and output.
+func (a *fakeAgent) register(r checks.Registration) {
+	c := &fakeCheck{ttl: r.TTL, ends: time.Now().Add(r.TTL), Check: catalog.Check{
+		ID: r.CheckID, Name: r.Name, ServiceID: r.ServiceID, Type: "ttl", Status: string(r.Status), Notes: r.Notes,
+	}}
 	if old := a.checks[r.CheckID]; old != nil {
 		c.Status, c.Output = old.Status, old.Output
 	}
 	a.checks[r.CheckID] = c
-	return nil
 }
 
-func (a *fakeAgent) Update(_ context.Context, id string, s health.Status, output string) error {
-	if err := a.note("update", id, " "+string(s)); err != nil {
+func (a *fakeAgent) Update(ctx context.Context, id string, s health.Status, output string) error {
+	if err := a.begin(ctx, "update", id, " "+string(s)); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	c := a.checks[id]
-	if c == nil {
-		return ErrUnknown
+	if c == nil || c.Type != "ttl" {
+		return checks.ErrUnknown
 	}
-	c.Status, c.Output = string(s), output
+	c.Status, c.Output, c.last = string(s), output, output
+	if c.ttl > 0 {
+		c.ends = time.Now().Add(c.ttl)
+	}
 	return nil
 }
 
-func (a *fakeAgent) Deregister(_ context.Context, id string) error {
-	if err := a.note("deregister", id, ""); err != nil {
+func (a *fakeAgent) Deregister(ctx context.Context, id string) error {
+	if err := a.begin(ctx, "deregister", id, ""); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	if a.checks[id] == nil {
-		return ErrUnknown
+		return checks.ErrUnknown
 	}
 	delete(a.checks, id)
 	return nil
@@ -101,14 +145,13 @@ func (a *fakeAgent) Deregister(_ context.Context, id string) error {
 
 // snapshot is what a read that begins now would show.
 func (a *fakeAgent) snapshot() *catalog.Snapshot {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.lock()()
 	s := &catalog.Snapshot{ReadAt: time.Now(), Instances: map[string]*catalog.Instance{}, Checks: map[string]*catalog.Check{}}
 	for id := range a.services {
 		s.Instances[id] = &catalog.Instance{ID: id}
 	}
 	for id, c := range a.checks {
-		clone := *c
+		clone := c.Check
 		s.Checks[id] = &clone
 	}
 	return s
@@ -119,7 +162,7 @@ func (a *fakeAgent) writes() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	log := a.log
-	a.log, a.at = nil, nil
+	a.log = nil
 	return log
 }
 
@@ -136,7 +179,7 @@ const ttl = time.Minute
 // rig is a running manager on a fake agent in fake time. Its poll reads the
 // agent once a second, as the watcher does.
 type rig struct {
-	*Manager
+	*checks.Manager
 	agent   *fakeAgent
 	metrics *noMetrics
 }
@@ -145,7 +188,7 @@ func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{agent: agent, metrics: &noMetrics{}}
 		again := make(chan struct{}, 1)
-		m, err := New(Config{
+		m, err := checks.New(checks.Config{
 			Agent: agent, TTL: ttl, OrphanGrace: ttl, Logger: hclog.NewNullLogger(), Metrics: r.metrics,
 			ReadAgain: func() {
 				select {

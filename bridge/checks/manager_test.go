@@ -1,10 +1,9 @@
-package checks
+package checks_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/health"
 )
 
-func wanted(id string, s health.Status) Want {
-	return Want{CheckID: "hds:" + id, ServiceID: id, Name: "n", Status: s, Output: "out", Alive: true}
+func wanted(id string, s health.Status) checks.Want {
+	return checks.Want{CheckID: "hds:" + id, ServiceID: id, Name: "n", Status: s, Output: "out", Alive: true}
 }
 
 // settle lets everything happen that needs no time, after a snapshot.
@@ -35,9 +35,9 @@ func TestARegistrationIsFollowedByAnUpdate(t *testing.T) {
 		assert.Empty(t, r.agent.writes(), "nothing is written before a snapshot shows what is there")
 		r.settle()
 		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, r.agent.writes())
-		assert.Equal(t, State{Status: health.Critical, Output: "out"}, r.States()["hds:a"])
+		assert.Equal(t, checks.State{Status: health.Critical, Output: "out"}, r.States()["hds:a"])
 		c := r.agent.snapshot().Checks["hds:a"]
-		assert.True(t, Ours(c))
+		assert.True(t, checks.Ours(c))
 		assert.Equal(t, "out", c.Output)
 	})
 }
@@ -99,11 +99,7 @@ func TestACheckThatIsNotAliveIsLeftToExpire(t *testing.T) {
 		stale.Alive = false
 		r.Set(stale)
 		r.agent.writes()
-		time.Sleep(ttl)
-		r.agent.mu.Lock()
-		r.agent.checks["hds:a"].Status = "critical" // as the TTL does
-		r.agent.mu.Unlock()
-		time.Sleep(ttl)
+		time.Sleep(2 * ttl)
 		assert.Empty(t, r.agent.writes(), "an expiry is not put right")
 		assert.Equal(t, health.Critical, r.States()["hds:a"].Status)
 		r.Set(wanted("a", health.Passing))
@@ -204,12 +200,12 @@ func TestAnOlderSnapshotSaysNothingOfANewerWrite(t *testing.T) {
 }
 
 func ownCheck(id, status string) *catalog.Check {
-	return &catalog.Check{ID: "hds:" + id, Name: "n", ServiceID: id, Type: "ttl", Status: status, Output: "old", Notes: Mark + " x"}
+	return &catalog.Check{ID: "hds:" + id, Name: "n", ServiceID: id, Type: "ttl", Status: status, Output: "old", Notes: checks.Mark + " x"}
 }
 
 func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
 	agent := newFakeAgent("a")
-	agent.checks["hds:a"] = ownCheck("a", "passing")
+	agent.put(ownCheck("a", "passing"))
 	run(t, agent, func(t *testing.T, r *rig) {
 		w := wanted("a", health.Passing)
 		w.Output = "old"
@@ -249,8 +245,9 @@ func TestAForeignCheckIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := newFakeAgent("a", "b")
-			agent.checks["hds:a"] = ownCheck("a", "passing")
-			change(agent.checks["hds:a"])
+			foreign := ownCheck("a", "passing")
+			change(foreign)
+			agent.put(foreign)
 			run(t, agent, func(t *testing.T, r *rig) {
 				r.Set(wanted("a", health.Critical))
 				r.settle()
@@ -267,8 +264,8 @@ func TestAForeignCheckIsLeftAlone(t *testing.T) {
 
 func TestOrphansAreKeptAliveForTheirGrace(t *testing.T) {
 	agent := newFakeAgent("a", "b")
-	agent.checks["hds:a"] = ownCheck("a", "passing")
-	agent.checks["other"] = &catalog.Check{ID: "other", ServiceID: "a", Type: "ttl", Notes: Mark, Status: "passing"}
+	agent.put(ownCheck("a", "passing"))
+	agent.put(&catalog.Check{ID: "other", ServiceID: "a", Type: "ttl", Notes: checks.Mark, Status: "passing"})
 	run(t, agent, func(t *testing.T, r *rig) {
 		r.settle()
 		assert.True(t, r.States()["hds:a"].Orphan)
@@ -286,7 +283,7 @@ func TestOrphansAreKeptAliveForTheirGrace(t *testing.T) {
 
 func TestAnOrphanThatIsWantedAgainStays(t *testing.T) {
 	agent := newFakeAgent("a")
-	agent.checks["hds:a"] = ownCheck("a", "passing")
+	agent.put(ownCheck("a", "passing"))
 	run(t, agent, func(t *testing.T, r *rig) {
 		r.settle()
 		time.Sleep(ttl - time.Second)
@@ -350,7 +347,7 @@ func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
 }
 
 func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
-	for _, failure := range []error{errors.New("500"), ErrAway} {
+	for _, failure := range []error{errors.New("500"), checks.ErrAway} {
 		ids := []string{"a", "b", "c", "d", "e"}
 		agent := newFakeAgent(ids...)
 		run(t, agent, func(t *testing.T, r *rig) {
@@ -361,7 +358,7 @@ func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
 			agent.writes()
 			agent.mu.Lock()
 			agent.fail = func(string, string) error { return failure }
-			agent.away = errors.Is(failure, ErrAway)
+			agent.away = errors.Is(failure, checks.ErrAway)
 			agent.mu.Unlock()
 			for range 60 { // a flapping instance, for a minute
 				r.Set(wanted("a", health.Critical))
@@ -389,12 +386,12 @@ func TestAnAgentThatIsBackIsWrittenToAtOnce(t *testing.T) {
 		r.Set(wanted("a", health.Passing))
 		r.settle()
 		agent.mu.Lock()
-		agent.fail, agent.away = func(string, string) error { return ErrAway }, true
+		agent.fail, agent.away = func(string, string) error { return checks.ErrAway }, true
 		agent.mu.Unlock()
 		time.Sleep(75 * time.Second)
+		assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status, "its TTL ran out meanwhile")
 		agent.mu.Lock()
 		agent.fail, agent.away = nil, false
-		agent.checks["hds:a"].Status = "critical" // its TTL ran out meanwhile
 		agent.mu.Unlock()
 		time.Sleep(1300 * time.Millisecond)
 		synctest.Wait()
@@ -406,7 +403,7 @@ func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	agent := newFakeAgent("a", "b")
 	agent.fail = func(_, id string) error {
 		if id == "hds:a" {
-			return ErrDenied
+			return checks.ErrDenied
 		}
 		return nil
 	}
@@ -415,7 +412,7 @@ func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
 		r.Set(wanted("b", health.Passing))
 		r.settle()
 		assert.Equal(t, health.Passing, r.States()["hds:b"].Status)
-		require.ErrorIs(t, r.States()["hds:a"].Err, ErrDenied)
+		require.ErrorIs(t, r.States()["hds:a"].Err, checks.ErrDenied)
 		time.Sleep(time.Minute)
 		assert.Less(t, len(agent.writes()), 20)
 	})
@@ -496,8 +493,8 @@ func TestFlushRefreshesWhatIsAlive(t *testing.T) {
 func TestFinishRemovesOrTurnsCritical(t *testing.T) {
 	for _, remove := range []bool{true, false} {
 		agent := newFakeAgent("a", "b", "c")
-		agent.checks["hds:c"] = ownCheck("c", "passing") // an orphan
-		agent.checks["hds:b"] = &catalog.Check{ID: "hds:b", ServiceID: "b", Type: "ttl", Status: "passing"}
+		agent.put(ownCheck("c", "passing")) // an orphan
+		agent.put(&catalog.Check{ID: "hds:b", ServiceID: "b", Type: "ttl", Status: "passing"})
 		run(t, agent, func(t *testing.T, r *rig) {
 			r.Set(wanted("a", health.Passing))
 			r.Set(wanted("b", health.Passing))
@@ -528,19 +525,4 @@ func TestAnotherTTLRegistersEveryCheckAgain(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, r.agent.writes())
 	})
-}
-
-func TestRefreshAtIsAlwaysAheadWithinAPeriod(t *testing.T) {
-	epoch := time.Unix(1000, 0)
-	places := map[time.Duration]bool{}
-	for i := range 400 {
-		id := fmt.Sprint("hds:", i)
-		for ahead := time.Duration(0); ahead < 50*time.Second; ahead += 777 * time.Millisecond {
-			next := refreshAt(id, epoch, epoch.Add(ahead), 20*time.Second)
-			assert.True(t, next.After(epoch.Add(ahead)))
-			assert.LessOrEqual(t, next.Sub(epoch.Add(ahead)), 20*time.Second)
-			places[(next.Sub(epoch) % (20 * time.Second)).Truncate(time.Second)] = true
-		}
-	}
-	assert.Len(t, slices.Collect(maps.Keys(places)), 20, "every second of the period has some")
 }

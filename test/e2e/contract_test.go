@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/require"
 
+	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/catalog/catalogtest"
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/checks/checkstest"
+	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
-// The fake agent of the catalog's own tests is held to the same contract.
+// The fake agents of the packages' own tests are held to the same contracts.
 
 func TestTheCatalogOnARealAgent(t *testing.T) {
 	w := newConsul(t, lab.ConsulOptions{})
@@ -33,4 +38,75 @@ acl {
 		require.NoError(t, err)
 		return c
 	}, root)
+}
+
+func TestTheChecksOnARealAgent(t *testing.T) {
+	t.Parallel()
+	w := newConsul(t, lab.ConsulOptions{})
+	checkstest.Contract(t, func(t *testing.T, try func(*testing.T, checkstest.Agent)) {
+		try(t, realAgent{checks.ConsulAgent{Client: w.client}})
+	})
+}
+
+func TestWithoutRightsEveryWriteIsDenied(t *testing.T) {
+	t.Parallel()
+	w := newConsul(t, withACLs)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "reader", Rules: `service_prefix "" { policy = "read" }`}, nil)
+	require.NoError(t, err)
+	w.register("web-1", 80, nil)
+	r := checks.Registration{CheckID: "hds:web-1", ServiceID: "web-1", Name: "c", TTL: time.Hour, Status: health.Warning}
+	require.NoError(t, checks.ConsulAgent{Client: w.client}.Register(w.ctx, r))
+	for name, token := range map[string]string{
+		"read only": w.newToken("reader").SecretID, "dead": "22222222-2222-2222-2222-222222222222", "none": "",
+	} {
+		client, err := api.NewClient(&api.Config{Address: w.consul.HTTPAddr(), Token: token})
+		require.NoError(t, err)
+		a := checks.ConsulAgent{Client: client}
+		require.ErrorIs(t, a.Register(w.ctx, r), checks.ErrDenied, name)
+		require.ErrorIs(t, a.Update(w.ctx, r.CheckID, health.Passing, "up"), checks.ErrDenied, name)
+		require.ErrorIs(t, a.Deregister(w.ctx, r.CheckID), checks.ErrDenied, name)
+	}
+	require.Equal(t, api.HealthWarning, w.check(r.CheckID).Status)
+}
+
+// realAgent is an agent for checkstest.
+type realAgent struct{ checks.ConsulAgent }
+
+func (a realAgent) RegisterService(id string, carried ...checks.Registration) error {
+	return a.register(id, carried, api.ServiceRegisterOpts{})
+}
+
+func (a realAgent) ReplaceService(id string, carried ...checks.Registration) error {
+	return a.register(id, carried, api.ServiceRegisterOpts{ReplaceExistingChecks: true})
+}
+
+func (a realAgent) register(id string, carried []checks.Registration, opts api.ServiceRegisterOpts) error {
+	s := &api.AgentServiceRegistration{ID: id, Name: "s"}
+	for _, r := range carried {
+		s.Checks = append(s.Checks, &api.AgentServiceCheck{
+			CheckID: r.CheckID, Name: r.Name, Notes: r.Notes, TTL: r.TTL.String(), Status: string(r.Status),
+		})
+	}
+	return a.Client.Agent().ServiceRegisterOpts(s, opts)
+}
+
+func (a realAgent) DeregisterService(id string) error { return a.Client.Agent().ServiceDeregister(id) }
+
+// RegisterForeign registers a check that runs so rarely that it tells nothing here.
+func (a realAgent) RegisterForeign(checkID, serviceID string) error {
+	return a.Client.Agent().CheckRegister(&api.AgentCheckRegistration{
+		ID: checkID, Name: "foreign", ServiceID: serviceID,
+		AgentServiceCheck: api.AgentServiceCheck{HTTP: "http://127.0.0.1:1", Interval: "1h"},
+	})
+}
+
+func (a realAgent) Checks() (map[string]*catalog.Check, error) {
+	all, err := a.Client.Agent().Checks()
+	out := make(map[string]*catalog.Check, len(all))
+	for id, c := range all {
+		out[id] = &catalog.Check{
+			ID: c.CheckID, Name: c.Name, ServiceID: c.ServiceID, Type: c.Type, Status: c.Status, Output: c.Output, Notes: c.Notes,
+		}
+	}
+	return out, err
 }
