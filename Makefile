@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-envoys tools figures demo lint check clean
+.PHONY: help build test test-extras test-envoys tools figures demo lint check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: ## Build bin/consul-hds, a static binary
 test: tools ## Run all tests: unit and end-to-end, with the race detector
 	$(if $(RACE),,@echo 'NOTE: no C compiler was found: the tests run without the race detector')
 	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -parallel 8 -timeout 20m ./...
+
+test-extras: tools ## Run the tests that need Debian's packages chromium and prometheus (promtool)
+	cd test/extras && LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -timeout 10m ./...
 
 tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 	@$(GO) run -buildvcs=false ./test/lab/cmd/fetch

@@ -432,12 +432,12 @@ func TestADeadTokenIsNoStorm(t *testing.T) {
 		}
 		r.settle()
 		agent.mu.Lock()
-		agent.fail = func(string, string) error { return ErrTokenUnknown }
+		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
 		agent.mu.Unlock()
 		agent.writes()
 		time.Sleep(time.Minute)
 		assert.Less(t, len(agent.writes()), 60)
-		require.ErrorIs(t, ErrTokenUnknown, ErrDenied)
+		require.ErrorIs(t, checks.ErrTokenUnknown, checks.ErrDenied)
 	})
 }
 
