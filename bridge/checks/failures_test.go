@@ -1,0 +1,155 @@
+package checks_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.agent.mu.Lock()
+		delete(r.agent.checks, "hds:a")
+		r.agent.mu.Unlock()
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a critical", "register hds:a critical", "update hds:a critical"}, r.agent.writes())
+	})
+	run(t, newFakeAgent(), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		time.Sleep(time.Minute)
+		assert.Less(t, len(r.agent.writes()), 80, "a service that is gone makes no hot loop")
+	})
+}
+
+func TestAnAgentThatFailsIsNotFlooded(t *testing.T) {
+	for _, failure := range []error{errors.New("500"), checks.ErrAway} {
+		ids := []string{"a", "b", "c", "d", "e"}
+		agent := newFakeAgent(ids...)
+		run(t, agent, func(t *testing.T, r *rig) {
+			for _, id := range ids {
+				r.Set(wanted(id, health.Passing))
+			}
+			r.settle()
+			agent.writes()
+			agent.mu.Lock()
+			agent.fail = func(string, string) error { return failure }
+			agent.away = errors.Is(failure, checks.ErrAway)
+			agent.mu.Unlock()
+			for range 60 { // a flapping instance, for a minute
+				r.Set(wanted("a", health.Critical))
+				time.Sleep(500 * time.Millisecond)
+				r.Set(wanted("a", health.Passing))
+				time.Sleep(500 * time.Millisecond)
+			}
+			r.Set(wanted("a", health.Critical))
+			assert.Less(t, len(agent.writes()), 200)
+			agent.mu.Lock()
+			agent.fail, agent.away = nil, false
+			agent.mu.Unlock()
+			time.Sleep(5100 * time.Millisecond)
+			synctest.Wait()
+			log := agent.writes()
+			assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status, "the newest value wins")
+			assert.NotContains(t, log, "update hds:a passing", "there is no queue of old ones")
+		})
+	}
+}
+
+func TestAnAgentThatIsBackIsWrittenToAtOnce(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.mu.Lock()
+		agent.fail, agent.away = func(string, string) error { return checks.ErrAway }, true
+		agent.mu.Unlock()
+		time.Sleep(75 * time.Second)
+		assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status, "its TTL ran out meanwhile")
+		agent.mu.Lock()
+		agent.fail, agent.away = nil, false
+		agent.mu.Unlock()
+		time.Sleep(1300 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
+	})
+}
+
+func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	agent.fail = func(_, id string) error {
+		if id == "hds:a" {
+			return checks.ErrDenied
+		}
+		return nil
+	}
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		assert.Equal(t, health.Passing, r.States()["hds:b"].Status)
+		require.ErrorIs(t, r.States()["hds:a"].Err, checks.ErrDenied)
+		time.Sleep(time.Minute)
+		assert.Less(t, len(agent.writes()), 20)
+	})
+}
+
+func TestADeadTokenIsNoStorm(t *testing.T) {
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("a%d", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
+		agent.mu.Unlock()
+		agent.writes()
+		time.Sleep(time.Minute)
+		assert.Less(t, len(agent.writes()), 60)
+		require.ErrorIs(t, checks.ErrTokenUnknown, checks.ErrDenied)
+	})
+}
+
+func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
+	ids := make([]string, 60)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.slow = 5 * time.Second
+		agent.mu.Unlock()
+		r.Reregister()
+		synctest.Wait()
+		agent.writes()
+		start := time.Now()
+		r.Set(wanted("s59", health.Critical))
+		for agent.snapshot().Checks["hds:s59"].Status != "critical" {
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, time.Since(start), 11*time.Second, "one write is waited for, and its own")
+	})
+}

@@ -1,0 +1,216 @@
+package checks_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Warning))
+		r.settle()
+		r.agent.writes()
+		for range 3 {
+			time.Sleep(30 * time.Second)
+			r.agent.writes()
+			r.agent.mu.Lock()
+			delete(r.agent.checks, "hds:a")
+			r.agent.mu.Unlock()
+			time.Sleep(1300 * time.Millisecond)
+			synctest.Wait()
+			assert.Equal(t, []string{"register hds:a warning", "update hds:a warning"}, r.agent.writes())
+			assert.Equal(t, "out", r.agent.snapshot().Checks["hds:a"].Output)
+		}
+		assert.EqualValues(t, 3, r.metrics.lost.Load())
+	})
+}
+
+func TestACheckThatIsMissingForAnInstantIsNotLost(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		without := r.agent.snapshot() // as while the agent reloads its configuration
+		without.Checks = map[string]*catalog.Check{}
+		time.Sleep(time.Millisecond)
+		without.ReadAt = time.Now()
+		r.Sync(without)
+		time.Sleep(500 * time.Millisecond)
+		assert.Empty(t, r.agent.writes())
+		assert.Zero(t, r.metrics.lost.Load())
+	})
+}
+
+func TestALossDoesNotKeepAStaleCheckAlive(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		start := time.Now()
+		for time.Since(start) < 2*ttl {
+			time.Sleep(30 * time.Second)
+			r.agent.mu.Lock()
+			delete(r.agent.checks, "hds:a")
+			r.agent.mu.Unlock()
+			time.Sleep(1700 * time.Millisecond)
+			synctest.Wait()
+			status := r.agent.snapshot().Checks["hds:a"].Status
+			if time.Since(start) < ttl {
+				assert.Equal(t, "passing", status, time.Since(start))
+			} else {
+				assert.Equal(t, "critical", status, time.Since(start))
+			}
+		}
+	})
+}
+
+func TestAnOlderSnapshotSaysNothingOfANewerWrite(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Sync(r.agent.snapshot())
+		before := r.agent.snapshot()
+		time.Sleep(time.Millisecond)
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.Sync(before)
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		assert.Zero(t, r.metrics.lost.Load())
+	})
+}
+
+func ownCheck(id, status string) *catalog.Check {
+	return &catalog.Check{ID: "hds:" + id, Name: "n", ServiceID: id, Type: "ttl", Status: status, Output: "old", Notes: checks.Mark + " x"}
+}
+
+func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.put(ownCheck("a", "passing"))
+	run(t, agent, func(t *testing.T, r *rig) {
+		w := wanted("a", health.Passing)
+		w.Output = "old"
+		r.Set(w)
+		r.settle()
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes())
+		time.Sleep(5 * time.Second)
+		for _, l := range agent.writes() {
+			assert.Equal(t, "update hds:a passing", l)
+		}
+		r.Reregister()
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes(), "as after a token change")
+	})
+}
+
+func TestARegisterUnderWayIsOfTheTokenBefore(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		agent.mu.Lock()
+		agent.slow = 2 * time.Second
+		agent.mu.Unlock()
+		r.Set(wanted("a", health.Passing))
+		r.settle() // the register is under way
+		r.Reregister()
+		r.Reconfigure(2*ttl, time.Hour)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a passing", "register hds:a passing"}, agent.writes()[:2])
+	})
+}
+
+func TestAForeignCheckIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*catalog.Check){
+		"without the mark": func(c *catalog.Check) { c.Notes = "somebody's" }, "not a TTL check": func(c *catalog.Check) { c.Type = "http" },
+		"of another service": func(c *catalog.Check) { c.ServiceID = "b" }, "of the node": func(c *catalog.Check) { c.ServiceID = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a", "b")
+			foreign := ownCheck("a", "passing")
+			change(foreign)
+			agent.put(foreign)
+			run(t, agent, func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.Critical))
+				r.settle()
+				assert.True(t, r.States()["hds:a"].Foreign)
+				time.Sleep(3 * ttl)
+				r.Withdraw("hds:a")
+				require.NoError(t, r.Flush(t.Context()))
+				time.Sleep(time.Second)
+				assert.Empty(t, agent.writes())
+			})
+		})
+	}
+}
+
+func TestOrphansAreKeptAliveForTheirGrace(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	agent.put(ownCheck("a", "passing"))
+	agent.put(&catalog.Check{ID: "other", ServiceID: "a", Type: "ttl", Notes: checks.Mark, Status: "passing"})
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		assert.True(t, r.States()["hds:a"].Orphan)
+		time.Sleep(ttl - time.Second)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, len(agent.writes()), 4, "registered, told, and refreshed")
+		assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"deregister hds:a"}, agent.writes())
+		assert.Len(t, agent.snapshot().Checks, 1, "an id that is not ours is no orphan")
+		assert.Empty(t, r.States())
+	})
+}
+
+func TestAnOrphanThatIsWantedAgainStays(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.put(ownCheck("a", "passing"))
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		time.Sleep(ttl - time.Second)
+		r.Set(wanted("a", health.Passing))
+		time.Sleep(ttl)
+		assert.NotContains(t, agent.writes(), "deregister hds:a")
+		assert.False(t, r.States()["hds:a"].Orphan)
+	})
+}
+
+func TestWithdrawAndForget(t *testing.T) {
+	run(t, newFakeAgent("a", "b"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.Withdraw("hds:a")
+		r.Forget("hds:b")
+		synctest.Wait()
+		assert.Equal(t, []string{"deregister hds:a"}, r.agent.writes(), "a forgotten one went with its service")
+		assert.Empty(t, r.States())
+	})
+}
+
+func TestAnOlderSnapshotBringsNothingBackThatWasRemoved(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		before := r.agent.snapshot()
+		time.Sleep(time.Millisecond)
+		r.Withdraw("hds:a")
+		synctest.Wait()
+		r.agent.writes()
+		r.Sync(before)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		assert.Empty(t, r.States())
+	})
+}
