@@ -20,6 +20,7 @@ build: ## Build bin/consul-hds, a static binary
 test: tools ## Run all tests: unit and end-to-end, with the race detector
 	$(if $(RACE),,@echo 'NOTE: no C compiler was found: the tests run without the race detector')
 	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -parallel 8 -timeout 20m ./...
+	cd test/nomad && $(GO) test $(RACE) -count=1 -timeout 5m ./...
 
 test-extras: tools ## Run the tests that need Debian's packages chromium and prometheus (promtool)
 	cd test/extras && LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -timeout 10m ./...
@@ -40,14 +41,16 @@ demo: ## Watch an unhealthy instance leave Consul's routing and come back
 lint: ## golangci-lint where it is installed, else go vet and gofmt
 ifneq ($(shell command -v golangci-lint 2>/dev/null),)
 	golangci-lint run ./...
+	cd test/nomad && golangci-lint run ./...
 else
 	@echo 'golangci-lint is not installed: go vet and gofmt only'
 	$(GO) vet ./...
+	cd test/nomad && $(GO) vet ./...
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 	  echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 endif
 
-check: ## Prove the import rules, the tidy module and the formatted HCL
+check: ## Prove the import rules, the tidy modules and the formatted HCL
 	@$(GO) run -buildvcs=false ./test/check
 
 clean: ## Remove what was built here (not the cache of make tools)

@@ -1,7 +1,7 @@
 // Command check proves the house rules that compilers and linters do not: which
-// package may import which, that the module is tidy and free of the Consul and
-// Nomad modules, and that all HCL is formatted. It prints every fault; with any,
-// it ends with exit code 1.
+// package may import which, that the modules are tidy and the product's is free
+// of the Consul and Nomad modules, and that all HCL is formatted. It prints every
+// fault; with any, it ends with exit code 1.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 		run  func() ([]string, error)
 	}{
 		{"import rules", checkImports},
-		{"tidy module", checkModule},
+		{"tidy modules", checkModule},
 		{"formatted HCL", checkHCL},
 	} {
 		faults, err := c.run()

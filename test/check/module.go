@@ -10,9 +10,13 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// neverRequired are modules whose place is test/tools: they would put their
-// hundreds of dependencies upon everybody who builds the daemon.
-var neverRequired = []string{"github.com/hashicorp/consul", "github.com/hashicorp/nomad"}
+// neverRequired are modules whose place is test/tools or test/nomad: they would
+// put their dependencies, hundreds of them, upon everybody who builds the daemon.
+var neverRequired = []string{"github.com/hashicorp/consul", "github.com/hashicorp/nomad", "github.com/hashicorp/nomad/api"}
+
+// tidied are the folders of the modules that have to be tidy. test/tools is a
+// list of tools, and not one to be tidied: that would fetch all that they need.
+var tidied = []string{".", "test/nomad", "test/extras"}
 
 // diffLines is how much of a diff is worth printing.
 const diffLines = 30
@@ -26,17 +30,30 @@ func checkModule() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.Command("go", "mod", "tidy", "-diff").Output()
+	for _, dir := range tidied {
+		untidy, err := untidiness(dir)
+		if err != nil {
+			return faults, err
+		}
+		faults = append(faults, untidy...)
+	}
+	return faults, nil
+}
+
+// untidiness is what go mod tidy would change in the module of a folder.
+func untidiness(dir string) ([]string, error) {
+	cmd := exec.Command("go", "mod", "tidy", "-diff")
+	cmd.Dir = dir
+	out, err := cmd.Output()
 	if err == nil {
-		return faults, nil
+		return nil, nil
 	}
 	diff := strings.TrimSpace(string(out))
 	if diff == "" {
-		return faults, fmt.Errorf("go mod tidy: %w", withStderr(err))
+		return nil, fmt.Errorf("go mod tidy in %s: %w", dir, withStderr(err))
 	}
 	lines := strings.Split(diff, "\n")
-	faults = append(faults, "go mod tidy would change, among others:")
-	return append(faults, lines[:min(len(lines), diffLines)]...), nil
+	return append([]string{"go mod tidy in " + dir + " would change, among others:"}, lines[:min(len(lines), diffLines)]...), nil
 }
 
 func moduleFaults(gomod []byte) ([]string, error) {

@@ -28,20 +28,30 @@ acl {
   }
 }`}
 
-// printedPolicy is the ACL policy that the README prints, for a node of this
-// name.
-func printedPolicy(t *testing.T, node string) string {
+// shippedPolicy is the ACL policy of the folder nomad, without the comment that
+// it begins with.
+func shippedPolicy(t *testing.T) string {
 	t.Helper()
+	file, err := os.ReadFile("../../nomad/policy.hcl")
+	require.NoError(t, err)
+	_, policy, ok := strings.Cut(string(file), "\n\n")
+	require.True(t, ok)
+	return policy
+}
+
+// policyOfNode is the shipped policy in its narrowest form, for one node.
+func policyOfNode(t *testing.T, node string) string {
+	t.Helper()
+	policy := shippedPolicy(t)
+	require.Contains(t, policy, `node_prefix ""`)
+	return strings.ReplaceAll(policy, `node_prefix ""`, fmt.Sprintf("node %q", node))
+}
+
+func TestTheREADMEPrintsThePolicy(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	_, section, ok := strings.Cut(string(readme), "## ACL policy")
-	require.True(t, ok)
-	_, section, ok = strings.Cut(section, "```hcl\n")
-	require.True(t, ok)
-	policy, _, ok := strings.Cut(section, "```")
-	require.True(t, ok)
-	require.Contains(t, policy, `node "n1"`)
-	return strings.ReplaceAll(policy, `"n1"`, `"`+node+`"`)
+	_, section, _ := strings.Cut(string(readme), "## ACL policy")
+	assert.Contains(t, section, "```hcl\n"+shippedPolicy(t)+"```")
 }
 
 // newToken makes a token of a policy.
@@ -52,9 +62,9 @@ func (w *world) newToken(policy string) *api.ACLToken {
 	return token
 }
 
-func TestThePrintedPolicyIsEnoughAndTokensRotate(t *testing.T) {
+func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
 	w := newConsul(t, withACLs)
-	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: policyOfNode(t, w.consul.NodeName())}, nil)
 	require.NoError(t, err)
 	first, second := w.newToken("hds"), w.newToken("hds")
 	file := filepath.Join(t.TempDir(), "token")
@@ -126,7 +136,7 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 
 func TestADeadTokenIsVisible(t *testing.T) {
 	w := newConsul(t, withACLs)
-	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: policyOfNode(t, w.consul.NodeName())}, nil)
 	require.NoError(t, err)
 	first, second := w.newToken("hds"), w.newToken("hds")
 	file := filepath.Join(t.TempDir(), "token")
@@ -184,7 +194,7 @@ func (w *world) metric(line string) func() error {
 func TestDriftIsFoundAndHealed(t *testing.T) {
 	t.Parallel() // it waits for two comparisons, a minute apart
 	w := newConsul(t, withACLs)
-	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: printedPolicy(t, w.consul.NodeName())}, nil)
+	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: policyOfNode(t, w.consul.NodeName())}, nil)
 	require.NoError(t, err)
 	ours, theirs := w.newToken("hds"), w.newToken("hds")
 	file := filepath.Join(t.TempDir(), "token")

@@ -95,9 +95,9 @@ func (w *world) ends(p *lab.Process) {
 	})
 }
 
-func (w *world) startDaemon(config string) {
+func (w *world) startDaemon(config string, env ...string) {
 	w.t.Helper()
-	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config)})
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config), Env: env})
 	require.NoError(w.t, err)
 	w.daemon = d
 	w.ends(d.Process)

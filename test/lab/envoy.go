@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -120,17 +121,29 @@ func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
 		overlay["node"] = node
 	}
 	if opts.HDSAddr != "" {
-		address, err := hdsAddress(opts.HDSAddr)
+		client, err := hdsClient(opts.HDSAddr)
 		if err != nil {
 			return nil, err
 		}
-		overlay["hds_config"] = object{
-			"api_type": "GRPC", "transport_api_version": "V3",
-			"grpc_services": []any{object{"envoy_grpc": object{"cluster_name": "consul_hds"}}},
-		}
-		overlay["static_resources"] = object{"clusters": []any{hdsCluster(address)}}
+		maps.Copy(overlay, client)
 	}
 	return json.Marshal(overlay)
+}
+
+// hdsClient is the part of a bootstrap that makes an Envoy a client of the daemon
+// at addr.
+func hdsClient(addr string) (object, error) {
+	address, err := hdsAddress(addr)
+	if err != nil {
+		return nil, err
+	}
+	return object{
+		"hds_config": object{
+			"api_type": "GRPC", "transport_api_version": "V3",
+			"grpc_services": []any{object{"envoy_grpc": object{"cluster_name": "consul_hds"}}},
+		},
+		"static_resources": object{"clusters": []any{hdsCluster(address)}},
+	}, nil
 }
 
 // hdsCluster is the static cluster of the daemon. Its keep-alive notices a
