@@ -21,7 +21,8 @@ const anything = "*"
 // Data goes round the ring by values: protocol, identity and domain do not know
 // one another.
 var rules = map[string][]string{
-	"cmd":              {"bridge", "config"},
+	"cmd":              {"bridge", "bootstrap", "config"},
+	"bootstrap":        {"bridge/probe"},
 	"config":           {"bridge/probe"},
 	"bridge":           {"bridge/catalog", "bridge/probe", "bridge/hds", "bridge/health", "bridge/checks", "bridge/admin", "bridge/telemetry", "bridge/lookup"},
 	"bridge/catalog":   {},

@@ -18,13 +18,10 @@ import (
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
-// claimed are the Envoys that the README names as tested.
-const claimed = "1.36.2,1.37.0,1.38.3,1.39.3,1.40.0"
-
 var errFailed = errors.New("not every Envoy passed")
 
 func main() {
-	versions := flag.String("versions", claimed, "the Envoys, comma-separated")
+	versions := flag.String("versions", strings.Join(lab.ClaimedEnvoys(), ","), "the Envoys, comma-separated")
 	run := flag.String("run", "", "only the tests that match, as of go test")
 	flag.Parse()
 	ctx, stop := lab.SignalContext(context.Background())

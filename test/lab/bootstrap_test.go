@@ -17,8 +17,8 @@ func TestDecodeBootstrap(t *testing.T) {
 
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":      {"hds_conf: {}", `unknown field "hds_conf"`},
-		"unknown in Any":   {`static_resources: {clusters: [{name: a, typed_extension_protocol_options: {x: {"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, y: 1}}}]}`, `unknown field "y"`},
-		"key twice":        {"node: {id: a}\nnode: {id: b}", "already defined"},
+		"unknown in Any":   {`static_resources: {clusters: [{name: a, typed_extension_protocol_options: {x: {"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, nope: 1}}}]}`, `unknown field "nope"`},
+		"key twice":        {"node: {id: a}\nnode: {id: b}", "already set"},
 		"against the rule": {"static_resources: {clusters: [{name: \"\"}]}", "Cluster.Name"},
 		"not YAML":         {"a: [", "did not find"},
 	} {

@@ -153,6 +153,13 @@ func (c *Consul) GRPCAddr() string { return loopback(c.ports["grpc"]) }
 // NodeName is the name of the agent's node.
 func (c *Consul) NodeName() string { return c.opts.NodeName }
 
+// SidecarBootstrap is what `consul connect envoy -bootstrap` prints for the
+// sidecar of an instance, with the agent's token in it.
+func (c *Consul) SidecarBootstrap(ctx context.Context, instance string) ([]byte, error) {
+	return filter(ctx, nil, []string{"CONSUL_HTTP_TOKEN=" + c.opts.Token}, c.path, "connect", "envoy",
+		"-http-addr", c.HTTPAddr(), "-grpc-addr", c.GRPCAddr(), "-sidecar-for", instance, "-bootstrap")
+}
+
 // Resolver asks the agent's DNS server, and no other.
 func (c *Consul) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

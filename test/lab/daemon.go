@@ -142,6 +142,17 @@ func (d *Daemon) Command(ctx context.Context, args ...string) (string, int, erro
 	return output(ctx, d.binary, args...)
 }
 
+// Filter runs a subcommand of the program, which needs no running daemon, with
+// in as its stdin, and returns what it printed on stdout. Any exit code but 0
+// is an error that has what was printed on stderr.
+func (l *Lab) Filter(ctx context.Context, in []byte, args ...string) ([]byte, error) {
+	binary, err := l.DaemonBinary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return filter(ctx, in, nil, binary, args...)
+}
+
 // Status is GET /v1/status: the contract, written down once more so that the
 // tests notice when the daemon leaves it.
 type Status struct {

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/consul-hds/consul-hds/bootstrap"
 )
 
 // envoyReady bounds the wait for the admin interface.
@@ -36,7 +37,9 @@ type EnvoyOptions struct {
 	// Bootstrap is a whole bootstrap in JSON, as `consul connect envoy
 	// -bootstrap` prints it, into which the lab merges its admin address, the
 	// HDS client and, when set, the node.
-	Bootstrap  []byte
+	Bootstrap []byte
+	// Overlay is a JSON object to merge in as well, in the same --config-yaml.
+	Overlay    []byte
 	HotRestart HotRestart
 }
 
@@ -109,7 +112,13 @@ type object = map[string]any
 // bootstrapOverlay is the part of the bootstrap that the lab writes: admin,
 // node and HDS client, as JSON (which is YAML).
 func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
-	overlay := object{"admin": object{"address": socketAddress("127.0.0.1", adminPort)}}
+	overlay := object{}
+	if len(opts.Overlay) > 0 {
+		if err := json.Unmarshal(opts.Overlay, &overlay); err != nil {
+			return nil, fmt.Errorf("reading the overlay: %w", err)
+		}
+	}
+	overlay["admin"] = object{"address": socketAddress("127.0.0.1", adminPort)}
 	if opts.NodeID != "" || len(opts.Bootstrap) == 0 {
 		node := object{"id": opts.NodeID, "cluster": opts.Cluster}
 		if opts.Cluster == "" {
@@ -131,60 +140,43 @@ func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
 }
 
 // hdsClient is the part of a bootstrap that makes an Envoy a client of the daemon
-// at addr.
+// at addr, as the command bootstrap has it.
 func hdsClient(addr string) (object, error) {
-	address, err := hdsAddress(addr)
+	a, err := bootstrap.New(bootstrap.Options{Address: addr})
 	if err != nil {
 		return nil, err
 	}
-	return object{
-		"hds_config": object{
-			"api_type": "GRPC", "transport_api_version": "V3",
-			"grpc_services": []any{object{"envoy_grpc": object{"cluster_name": "consul_hds"}}},
-		},
-		"static_resources": object{"clusters": []any{hdsCluster(address)}},
-	}, nil
-}
-
-// hdsCluster is the static cluster of the daemon. Its keep-alive notices a
-// daemon that hangs.
-func hdsCluster(address object) object {
-	const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	keepalive := object{"interval": "10s", "timeout": "5s"}
-	return object{
-		"name": "consul_hds", "type": "STATIC", "connect_timeout": "1s",
-		"typed_extension_protocol_options": object{options: object{
-			"@type": "type.googleapis.com/" + options,
-			"explicit_http_config": object{
-				"http2_protocol_options": object{"connection_keepalive": keepalive},
-			},
-		}},
-		"load_assignment": object{
-			"cluster_name": "consul_hds",
-			"endpoints": []any{object{"lb_endpoints": []any{
-				object{"endpoint": object{"address": address}},
-			}}},
-		},
-	}
-}
-
-func hdsAddress(addr string) (object, error) {
-	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
-		return object{"pipe": object{"path": path}}, nil
-	}
-	host, portText, err := net.SplitHostPort(addr)
+	text, err := a.Overlay()
 	if err != nil {
-		return nil, fmt.Errorf("address of the HDS server: %w", err)
+		return nil, err
 	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		return nil, fmt.Errorf("address of the HDS server: %w", err)
+	var client object
+	if err := json.Unmarshal(text, &client); err != nil {
+		return nil, fmt.Errorf("reading the overlay: %w", err)
 	}
-	return socketAddress(host, port), nil
+	return client, nil
 }
 
 func socketAddress(host string, port int) object {
 	return object{"socket_address": object{"address": host, "port_value": port}}
+}
+
+// ValidateBootstrap has an Envoy of that exact version judge a bootstrap, by its
+// --mode validate, and returns what it says against it.
+func (l *Lab) ValidateBootstrap(ctx context.Context, version string, text []byte) error {
+	binary, err := EnvoyBinary(ctx, version, l.opts.Progress)
+	if err != nil {
+		return err
+	}
+	file := l.Path(l.uniqueName("", "validate") + ".json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("writing the bootstrap: %w", err)
+	}
+	said, code, err := output(ctx, binary, "--mode", "validate", "-c", file, "-l", "warning")
+	if err == nil && code != 0 {
+		err = fmt.Errorf("envoy %s refuses the bootstrap:\n%s", version, said)
+	}
+	return err
 }
 
 // NodeID is the id that the options gave.

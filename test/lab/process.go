@@ -150,6 +150,20 @@ func output(ctx context.Context, path string, args ...string) (string, int, erro
 	return out.String(), cmd.ProcessState.ExitCode(), nil
 }
 
+// filter runs a program to its end, with in as its stdin and env laid over the
+// lab's own, and returns what it printed on stdout. What it printed on stderr
+// is part of the error.
+func filter(ctx context.Context, in []byte, env []string, path string, args ...string) ([]byte, error) {
+	cmd := exec.Command(path, args...)
+	var out, problem bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &problem
+	cmd.Env = append(os.Environ(), env...)
+	if err := runTied(ctx, cmd); err != nil {
+		return nil, fmt.Errorf("running %s %q: %w\n%s", filepath.Base(path), args, err, problem.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
 // newest is the newest run.
 func (p *Process) newest() *run {
 	p.mu.Lock()
