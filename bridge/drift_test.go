@@ -3,13 +3,18 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/health"
@@ -85,4 +90,19 @@ func TestTheCatalogIsComparedOnceAMinute(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+func TestTheCatalogIsReadInOurNamespaceAndPartition(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "/v1/health/node/n1", r.URL.Path)
+		q := r.URL.Query()
+		assert.Equal(t, []string{"team-a", "rack-b"}, []string{q.Get("ns"), q.Get("partition")})
+		_, _ = fmt.Fprint(w, `[{"CheckID": "serfHealth", "Status": "passing"}, {"CheckID": "hds:web-1", "Status": "critical"}]`)
+	}))
+	defer server.Close()
+	client, err := api.NewClient(&api.Config{Address: server.URL})
+	require.NoError(t, err)
+	got, err := catalogStatuses(client, "team-a", "rack-b")(t.Context(), "n1")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]health.Status{"serfHealth": health.Passing, "hds:web-1": health.Critical}, got)
 }

@@ -84,6 +84,8 @@ type entry struct {
 	failures int
 	retry    time.Time
 	err      error
+	// warned says that the log tells of the failures.
+	warned bool
 }
 
 // need is the write that the check needs now; urgent ones go before others.
@@ -134,13 +136,15 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 }
 
 // secondLook is how long a check has to be missing to be lost: while an agent
-// reloads its configuration it shows none for some milliseconds.
+// reloads its configuration it shows none for some milliseconds. A write that the
+// agent refused is no look: the check may be gone with its service, which takes two
+// looks of its own to be known.
 const secondLook = 150 * time.Millisecond
 
 // see takes over what a snapshot shows that was read at a moment, and tells
 // whether a check that was there is lost, or has to be looked for again.
 func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
-	if c == nil && e.present && !e.unsure && !e.withdrawn {
+	if c == nil && e.present && !e.withdrawn {
 		if e.missing.IsZero() {
 			e.missing = read
 		}
@@ -173,7 +177,7 @@ func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
 // did takes over a write that the agent acknowledged. generation is that of the
 // manager when the write began.
 func (e *entry) did(o op, status health.Status, output, name string, generation int, now, next time.Time) {
-	e.failures, e.err, e.retry = 0, nil, time.Time{}
+	e.failures, e.err, e.retry, e.warned = 0, nil, time.Time{}, false
 	switch o {
 	case opDeregister:
 		e.present, e.told = false, false
@@ -193,6 +197,17 @@ func (e *entry) did(o op, status health.Status, output, name string, generation 
 	if e.want.Alive {
 		e.beat, e.expires = now, time.Time{}
 	}
+}
+
+// worthAWarning says whether the log should tell of a failure: of the first, and of
+// the first that the token may not do. That the agent does not know the check, the
+// next snapshot explains, most often by a service that is gone; it is a failure only
+// when it happens again.
+func (e *entry) worthAWarning(err error) bool {
+	if errors.Is(err, ErrUnknown) && e.failures == 0 {
+		return false
+	}
+	return !e.warned || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied)
 }
 
 // failed notes a write that failed and when it may be tried again.

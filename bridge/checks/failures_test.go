@@ -3,6 +3,7 @@ package checks_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,15 +24,38 @@ func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
 		delete(r.agent.checks, "hds:a")
 		r.agent.mu.Unlock()
 		r.Set(wanted("a", health.Critical))
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"update hds:a critical", "register hds:a critical", "update hds:a critical"}, r.agent.writes())
+		assert.Empty(t, r.log.String(), "that it is lost says enough")
 	})
 	run(t, newFakeAgent(), func(t *testing.T, r *rig) {
 		r.Set(wanted("a", health.Passing))
 		r.settle()
 		time.Sleep(time.Minute)
 		assert.Less(t, len(r.agent.writes()), 80, "a service that is gone makes no hot loop")
+		assert.Equal(t, 1, strings.Count(r.log.String(), "trying again"), "it is said once")
+	})
+}
+
+// The first snapshot after a service's end may show it still, without its check.
+func TestACheckThatIsGoneWithItsServiceIsForgottenSilently(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		r.agent.mu.Lock()
+		delete(r.agent.services, "a")
+		delete(r.agent.checks, "hds:a")
+		r.agent.mu.Unlock()
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(300 * time.Millisecond)
+		r.Forget("hds:a")
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:a critical"}, r.agent.writes(), "the write that met its end, and no other")
+		assert.Empty(t, r.log.String())
+		assert.Zero(t, r.metrics.lost.Load())
 	})
 }
 

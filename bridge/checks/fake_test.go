@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -182,6 +183,7 @@ type rig struct {
 	*checks.Manager
 	agent   *fakeAgent
 	metrics *noMetrics
+	log     bytes.Buffer // warnings and errors
 }
 
 func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
@@ -189,7 +191,8 @@ func run(t *testing.T, agent *fakeAgent, test func(t *testing.T, r *rig)) {
 		r := &rig{agent: agent, metrics: &noMetrics{}}
 		again := make(chan struct{}, 1)
 		m, err := checks.New(checks.Config{
-			Agent: agent, TTL: ttl, OrphanGrace: ttl, Logger: hclog.NewNullLogger(), Metrics: r.metrics,
+			Agent: agent, TTL: ttl, OrphanGrace: ttl, Metrics: r.metrics,
+			Logger: hclog.New(&hclog.LoggerOptions{Output: &r.log, Level: hclog.Warn}),
 			ReadAgain: func() {
 				select {
 				case again <- struct{}{}:

@@ -181,7 +181,8 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	switch {
 	case errors.Is(err, ErrTokenUnknown): // one problem of all checks, and not the manager's to tell
 		m.config.Logger.Debug("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
-	case e.err == nil || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied):
+	case e.worthAWarning(err):
+		e.warned = true
 		m.config.Logger.Warn("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
 	}
 	e.failed(err, now)

@@ -97,7 +97,13 @@ func (w *world) ends(p *lab.Process) {
 
 func (w *world) startDaemon(config string, env ...string) {
 	w.t.Helper()
-	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config), Env: env})
+	w.startDaemonWith(lab.DaemonOptions{Consul: w.consul, Config: withNode(config), Env: env})
+}
+
+// startDaemonWith starts a daemon by options that are not the usual ones.
+func (w *world) startDaemonWith(opts lab.DaemonOptions) {
+	w.t.Helper()
+	d, err := theLab.StartDaemon(w.ctx, opts)
 	require.NoError(w.t, err)
 	w.daemon = d
 	w.ends(d.Process)
