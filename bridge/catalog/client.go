@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path"
 	"strings"
@@ -151,6 +152,12 @@ func (c *client) nodeServices(ctx context.Context, node string, index uint64, wa
 		return ring{}, err
 	}
 	return ring{node: Node{Name: wire.Node.Node, Address: wire.Node.Address}, index: meta.LastIndex}, nil
+}
+
+// unreachable says that nobody has accepted the connection.
+func unreachable(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial"
 }
 
 func isStatus(err error, code int) bool {

@@ -177,10 +177,11 @@ func (w *Watcher) runReads(ctx context.Context) {
 	for {
 		drain(w.wake)
 		pause := jitter(w.config.PollInterval)
-		if err := w.readOnce(ctx); err != nil {
-			pause = retry.next()
-		} else {
+		switch err := w.readOnce(ctx); {
+		case err == nil:
 			retry.reset()
+		case !unreachable(err): // it costs an agent that is not there nothing, and checks may be lost when it is back
+			pause = retry.next()
 		}
 		if !w.awaitNext(ctx, pause) {
 			return

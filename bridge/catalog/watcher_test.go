@@ -187,6 +187,23 @@ func TestRevisionMovesWithContent(t *testing.T) {
 	})
 }
 
+func TestAnAgentThatIsAwayIsLookedForAtThePaceOfThePoll(t *testing.T) {
+	nobody, err := api.NewClient(&api.Config{Address: "127.0.0.1:1"})
+	require.NoError(t, err)
+	_, away := (&client{raw: nobody.Raw()}).services(t.Context())
+	require.ErrorContains(t, away, "connection refused")
+	s := &stub{listed: ids("a")}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		s.set(func(s *stub) { s.err = away; s.log.reads = 0 })
+		after(60 * time.Second)
+		assert.InDelta(t, 60, s.seen().reads, 8)
+		assert.False(t, w.Health().Synced)
+		s.set(func(s *stub) { s.err = nil })
+		after(1100 * time.Millisecond)
+		assert.True(t, w.Health().Synced, "a lost check has to be back within 2 s")
+	})
+}
+
 func TestFailedReadsBackOff(t *testing.T) {
 	s := &stub{listed: ids("a")}
 	inFakeTime(t, s, Config{PollInterval: 100 * time.Millisecond}, func(t *testing.T, w *Watcher) {

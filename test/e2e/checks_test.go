@@ -15,30 +15,39 @@ import (
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
+// lostBound is the contract's for a lost check, at the default poll_interval.
+const lostBound = 2 * time.Second
+
 func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
-	output := w.check("hds:web-2").Output
+	outputs := w.outputs()
 	back := func(how string, lose func()) {
+		t.Helper()
 		lose()
-		for id, status := range asTheyAre {
-			took := w.eventually(2*time.Second+slack, w.has(id, status))
-			t.Logf("%s: %s is back after %s", how, id, took.Round(time.Millisecond))
+		took := w.eventually(lostBound+slack, w.areBack(outputs))
+		t.Logf("%s: all are back after %s", how, took.Round(time.Millisecond))
+	}
+	byHand := func() {
+		for id := range asTheyAre {
+			require.NoError(t, w.client.Agent().CheckDeregister(id))
 		}
-		w.eventually(slack, func() error {
-			if o := w.check("hds:web-2").Output; o != output {
-				return fmt.Errorf("the output is %q", o)
+	}
+	back("deregistered by hand", byHand)
+	back("twice, the second time as soon as there was something to lose", func() {
+		byHand()
+		w.eventually(lostBound+slack, func() error {
+			if n := len(w.checks()); n != len(asTheyAre) {
+				return fmt.Errorf("the agent has %d checks", n)
 			}
 			return nil
 		})
-	}
-	for range 2 {
-		back("deregistered by hand", func() {
-			for id := range asTheyAre {
-				require.NoError(t, w.client.Agent().CheckDeregister(id))
-			}
-		})
+		byHand()
+	})
+	for i := range 6 {
+		back(fmt.Sprint("over and over, ", i), byHand)
+		time.Sleep(2 * time.Second)
 	}
 	back("replaced", func() {
 		for _, id := range []string{"web-1", "web-2"} {
@@ -49,6 +58,33 @@ func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 			}, api.ServiceRegisterOpts{ReplaceExistingChecks: true}))
 		}
 	})
+}
+
+// outputs are what the agent shows of the checks of twoInstances.
+func (w *world) outputs() map[string]string {
+	w.t.Helper()
+	out := map[string]string{}
+	for id, c := range w.checks() {
+		out[id] = c.Output
+	}
+	require.Len(w.t, out, len(asTheyAre))
+	return out
+}
+
+// areBack says that the checks of twoInstances have their statuses, in the agent
+// and in the catalog, and these outputs in the agent.
+func (w *world) areBack(outputs map[string]string) func() error {
+	return func() error {
+		if err := all(w.has, asTheyAre)(); err != nil {
+			return err
+		}
+		for id, c := range w.checks() {
+			if c.Output != outputs[id] {
+				return fmt.Errorf("the output of %s is %q, want %q", id, c.Output, outputs[id])
+			}
+		}
+		return nil
+	}
 }
 
 func TestAForeignCheckWithOurIDIsLeftAlone(t *testing.T) {
@@ -265,7 +301,7 @@ func allPassing(n int) map[string]string {
 // checkIndexes are the modify indexes of the node's checks in the catalog.
 func (w *world) checkIndexes() map[string]uint64 {
 	w.t.Helper()
-	list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
+	list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
 	require.NoError(w.t, err)
 	out := map[string]uint64{}
 	for _, c := range list {

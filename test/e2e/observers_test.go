@@ -65,7 +65,7 @@ func TestASidecarProbesItsOwnInstanceAndNothingElse(t *testing.T) {
 	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
 	require.NoError(t, w.has("hds:web-2", api.HealthPassing)())
 	w.eventually(patience, func() error { // the alias takes the sidecar out
-		entries, _, err := w.client.Health().Connect("web", "", true, nil)
+		entries, _, err := w.catalog.Health().Connect("web", "", true, nil)
 		if err != nil || len(entries) != 0 {
 			return fmt.Errorf("%d sidecars are passing, %w", len(entries), err)
 		}

@@ -46,7 +46,7 @@ func TestAServiceWithoutOptInIsNeverTouched(t *testing.T) {
 // modifyIndex is that of the only instance of a service in the catalog.
 func (w *world) modifyIndex(service string) uint64 {
 	w.t.Helper()
-	list, _, err := w.client.Catalog().Service(service, "", nil)
+	list, _, err := w.catalog.Catalog().Service(service, "", nil)
 	require.NoError(w.t, err)
 	require.Len(w.t, list, 1)
 	return list[0].ModifyIndex

@@ -38,7 +38,7 @@ func (w *world) sample(want map[string]string) *sampler {
 				return
 			case <-tick.C:
 			}
-			list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
+			list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
 			if err != nil || len(list) == 0 {
 				s.away++
 				continue
@@ -172,14 +172,7 @@ func TestTheAgentIsRestarted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		require.NoError(t, w.consul.Restart(w.ctx, sig))
 		w.eventually(patience, w.has("hds:web-2", api.HealthCritical))
-		w.always(2*time.Second, func() error {
-			for id, status := range asTheyAre {
-				if err := w.has(id, status)(); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		w.always(2*time.Second, all(w.has, asTheyAre))
 	}
 }
 

@@ -20,6 +20,11 @@ func bound(interval, timeout, reportInterval time.Duration, threshold int) time.
 	return (interval*105/100+timeout)*time.Duration(threshold) + reportInterval + 200*time.Millisecond
 }
 
+// quickBound is bound in a world whose config is quick.
+func quickBound(threshold int) time.Duration {
+	return bound(200*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, threshold)
+}
+
 // slack is what a busy machine may add to a bound.
 const slack = time.Second
 
@@ -31,7 +36,7 @@ func (w *world) watchPassing(service string) *watcher {
 	go func() {
 		q := (&api.QueryOptions{WaitTime: 10 * time.Second}).WithContext(w.ctx)
 		for w.ctx.Err() == nil {
-			entries, meta, err := w.client.Health().Service(service, "", true, q)
+			entries, meta, err := w.catalog.Health().Service(service, "", true, q)
 			if err != nil {
 				time.Sleep(50 * time.Millisecond)
 				continue
@@ -104,7 +109,7 @@ func (w *world) play(one, two *lab.App, acts []act) {
 	for _, a := range acts {
 		start := time.Now()
 		a.do()
-		within := bound(200*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, a.threshold) + slack
+		within := quickBound(a.threshold) + slack
 		v.until(w.t, within, a.passing...)
 		w.t.Logf("%s: %s", a.what, time.Since(start).Round(time.Millisecond))
 		assert.Less(w.t, time.Since(start), within, a.what)

@@ -50,6 +50,9 @@ type world struct {
 	consul *lab.Consul
 	daemon *lab.Daemon
 	client *api.Client
+	// catalog is what the catalog is read with: client, or that of the server
+	// in a cluster.
+	catalog *api.Client
 }
 
 // quick makes probes fast, for tests that are not about the defaults.
@@ -82,6 +85,7 @@ func newConsul(t *testing.T, opts lab.ConsulOptions) *world {
 	require.NoError(t, err)
 	w.ends(w.consul.Process)
 	w.client = w.consul.Client()
+	w.catalog = w.client
 	return w
 }
 
@@ -200,6 +204,19 @@ func (w *world) check(id string) *api.AgentCheck { return w.checks()[id] }
 // status is no check.
 func (w *world) has(id, status string) func() error {
 	return func() error {
+		if err := w.agentHas(id, status)(); err != nil {
+			return err
+		}
+		if got := w.catalogChecks()[id]; got != status {
+			return fmt.Errorf("the catalog's check %s is %q, want %q", id, got, status)
+		}
+		return nil
+	}
+}
+
+// agentHas is has, of the agent alone.
+func (w *world) agentHas(id, status string) func() error {
+	return func() error {
 		got := ""
 		if c := w.check(id); c != nil {
 			got = c.Status
@@ -207,8 +224,18 @@ func (w *world) has(id, status string) func() error {
 		if got != status {
 			return fmt.Errorf("the agent's check %s is %q, want %q", id, got, status)
 		}
-		if got = w.catalogChecks()[id]; got != status {
-			return fmt.Errorf("the catalog's check %s is %q, want %q", id, got, status)
+		return nil
+	}
+}
+
+// all says that several checks have their statuses: has is that of the world, or
+// agentHas.
+func all(has func(id, status string) func() error, want map[string]string) func() error {
+	return func() error {
+		for id, status := range want {
+			if err := has(id, status)(); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -217,7 +244,7 @@ func (w *world) has(id, status string) func() error {
 // catalogChecks are the statuses that the catalog shows for the node.
 func (w *world) catalogChecks() map[string]string {
 	w.t.Helper()
-	list, _, err := w.client.Health().Node(w.consul.NodeName(), nil)
+	list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
 	require.NoError(w.t, err)
 	out := map[string]string{}
 	for _, c := range list {
@@ -230,7 +257,7 @@ func (w *world) catalogChecks() map[string]string {
 // lists, in order.
 func (w *world) passing(service string) []string {
 	w.t.Helper()
-	entries, _, err := w.client.Health().Service(service, "", true, nil)
+	entries, _, err := w.catalog.Health().Service(service, "", true, nil)
 	require.NoError(w.t, err)
 	ids := map[string]bool{}
 	for _, e := range entries {

@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,31 +15,17 @@ import (
 // consulReady bounds the wait for a leader and for the node in the catalog.
 const consulReady = 30 * time.Second
 
-// ConsulOptions of a Consul agent. The zero value is a dev agent.
-type ConsulOptions struct {
-	// Name of the process and of its log; "consul" when empty.
-	Name string
-	// NodeName is the name of the Consul node; that of the process when empty.
-	NodeName string
-	// Persistent runs a single server with a data directory, whose state
-	// survives Restart. A dev agent keeps nothing.
-	Persistent bool
-	// Config is HCL laid over the lab's own.
-	Config string
-	// Token is the ACL token of Client and of the lab's own reads.
-	Token string
-}
-
-// Consul is a running agent, which is its own server.
+// Consul is a running agent: a server, which is its own leader, or a client.
 type Consul struct {
 	*Process
 	opts   ConsulOptions
+	data   string
 	ports  map[string]int
 	client *api.Client
 }
 
-// StartConsul starts an agent on free ports of 127.0.0.1 and waits until it has
-// a leader and its own node is in the catalog.
+// StartConsul starts an agent on free ports and waits until it has a leader and
+// its own node is in the catalog.
 func (l *Lab) StartConsul(ctx context.Context, opts ConsulOptions) (*Consul, error) {
 	binary, err := ConsulBinary(ctx, l.opts.Progress)
 	if err != nil {
@@ -53,7 +35,10 @@ func (l *Lab) StartConsul(ctx context.Context, opts ConsulOptions) (*Consul, err
 	if opts.NodeName == "" {
 		opts.NodeName = opts.Name
 	}
-	c := &Consul{opts: opts}
+	if opts.Address == "" {
+		opts.Address = "127.0.0.1"
+	}
+	c := &Consul{opts: opts, data: l.Path(opts.Name, "data")}
 	if c.ports, err = l.portsFor("http", "dns", "grpc", "serf_lan", "serf_wan", "server"); err != nil {
 		return nil, err
 	}
@@ -72,50 +57,6 @@ func (l *Lab) StartConsul(ctx context.Context, opts ConsulOptions) (*Consul, err
 		return nil, errors.Join(err, c.Kill())
 	}
 	return c, nil
-}
-
-// writeConfig writes the configuration into the work folder and returns the
-// arguments for it.
-func (c *Consul) writeConfig(ctx context.Context, l *Lab, binary string) ([]string, error) {
-	dir := l.Path(c.opts.Name)
-	var b strings.Builder
-	fmt.Fprintf(&b, "node_name = %q\nbind_addr = \"127.0.0.1\"\nclient_addr = \"127.0.0.1\"\n", c.opts.NodeName)
-	fmt.Fprintf(&b, "disable_update_check = true\nlog_level = \"info\"\nui_config {\n  enabled = true\n}\n")
-	fmt.Fprintf(&b, "performance {\n  raft_multiplier = 1\n}\nconnect {\n  enabled = true\n}\n")
-	fmt.Fprintf(&b, "ports {\n  https = -1\n")
-	if hasGRPCTLS(ctx, binary) {
-		fmt.Fprintf(&b, "  grpc_tls = -1\n")
-	}
-	for name, port := range c.ports {
-		fmt.Fprintf(&b, "  %s = %d\n", name, port)
-	}
-	fmt.Fprintf(&b, "}\n")
-	lab, extra := filepath.Join(dir, "1-lab.hcl"), filepath.Join(dir, "2-extra.hcl")
-	err := errors.Join(os.Mkdir(dir, 0o755),
-		os.WriteFile(lab, []byte(b.String()), 0o644), os.WriteFile(extra, []byte(c.opts.Config), 0o644))
-	if err != nil {
-		return nil, fmt.Errorf("writing the configuration of %s: %w", c.opts.Name, err)
-	}
-	args := []string{"agent", "-config-file", lab, "-config-file", extra}
-	if c.opts.Persistent {
-		return append(args, "-server", "-bootstrap-expect=1", "-data-dir", filepath.Join(dir, "data")), nil
-	}
-	return append(args, "-dev"), nil
-}
-
-var consulVersion = regexp.MustCompile(`Consul v(\d+)\.(\d+)`)
-
-// hasGRPCTLS says whether the agent knows the port grpc_tls, which came with
-// Consul 1.14 and is open by default in a dev agent.
-func hasGRPCTLS(ctx context.Context, binary string) bool {
-	out, _, _ := output(ctx, binary, "version")
-	m := consulVersion.FindStringSubmatch(out)
-	if m == nil {
-		return false
-	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
-	return major > 1 || minor >= 14
 }
 
 // WaitReady waits until the agent has a leader and its node is in the catalog.
@@ -142,13 +83,24 @@ func (c *Consul) WaitReady(ctx context.Context) error {
 func (c *Consul) Client() *api.Client { return c.client }
 
 // HTTPAddr is host:port of the HTTP API and of the UI.
-func (c *Consul) HTTPAddr() string { return loopback(c.ports["http"]) }
+func (c *Consul) HTTPAddr() string { return c.addr("http") }
 
 // DNSAddr is host:port of the DNS server.
-func (c *Consul) DNSAddr() string { return loopback(c.ports["dns"]) }
+func (c *Consul) DNSAddr() string { return c.addr("dns") }
 
 // GRPCAddr is host:port of xDS, for sidecars and gateways.
-func (c *Consul) GRPCAddr() string { return loopback(c.ports["grpc"]) }
+func (c *Consul) GRPCAddr() string { return c.addr("grpc") }
+
+// addr is host:port of one of the agent's ports.
+func (c *Consul) addr(port string) string {
+	return net.JoinHostPort(c.opts.Address, strconv.Itoa(c.ports[port]))
+}
+
+// DataDir is where a client or a Persistent server keeps what it knows, its
+// services and checks too. Without it the agent starts as a new node of the same
+// name, which the catalog refuses while it knows the old one: end a client by
+// Stop, with which it leaves, before removing this.
+func (c *Consul) DataDir() string { return c.data }
 
 // NodeName is the name of the agent's node.
 func (c *Consul) NodeName() string { return c.opts.NodeName }

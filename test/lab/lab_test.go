@@ -107,6 +107,62 @@ func TestPersistentConsulSurvivesKill(t *testing.T) {
 	requireDNS(t, c, "web", 1234)
 }
 
+func TestAClientJoinsItsServerOnAnAddressOfItsOwn(t *testing.T) {
+	for _, persistent := range []bool{false, true} {
+		t.Run(fmt.Sprint("persistent=", persistent), func(t *testing.T) {
+			l := newLab(t)
+			server, err := l.StartConsul(t.Context(), ConsulOptions{Name: "server", Persistent: persistent})
+			require.NoError(t, err)
+			client, err := l.StartConsul(t.Context(), ConsulOptions{Name: "client", Server: server, Address: "127.0.0.2"})
+			require.NoError(t, err)
+			require.Contains(t, client.HTTPAddr(), "127.0.0.2:")
+			register(t, client, "web", 1234)
+			requireDNS(t, server, "web", 1234)
+			requireDNS(t, client, "web", 1234)
+			entries, _, err := server.Client().Health().Service("web", "", true, nil)
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+			require.Equal(t, []string{"client", "127.0.0.2"}, []string{entries[0].Node.Node, entries[0].Node.Address})
+		})
+	}
+}
+
+func TestAClientKeepsItsChecksUntilItsDataIsRemoved(t *testing.T) {
+	l := newLab(t)
+	server, err := l.StartConsul(t.Context(), ConsulOptions{Name: "server", Persistent: true})
+	require.NoError(t, err)
+	client, err := l.StartConsul(t.Context(), ConsulOptions{Name: "client", Server: server})
+	require.NoError(t, err)
+	register(t, client, "web", 1234)
+	require.NoError(t, client.Client().Agent().CheckRegister(&api.AgentCheckRegistration{
+		ID: "c", Name: "c", ServiceID: "web", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h"},
+	}))
+	require.NoError(t, client.Client().Agent().UpdateTTL("c", "fine", api.HealthPassing))
+	require.NoError(t, client.Restart(t.Context(), syscall.SIGKILL))
+	requireCheck(t, client, "c", api.HealthPassing)
+	require.NoError(t, server.Restart(t.Context(), syscall.SIGKILL))
+	require.NoError(t, client.WaitReady(t.Context()))
+	requireCheck(t, client, "c", api.HealthPassing)
+
+	_, err = client.Stop(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(client.DataDir()))
+	require.NoError(t, client.Start())
+	require.NoError(t, client.WaitReady(t.Context()))
+	requireCheck(t, client, "c", "")
+}
+
+// requireCheck requires a status of an agent's check; empty is no check.
+func requireCheck(t *testing.T, c *Consul, id, status string) {
+	checks, err := c.Client().Agent().Checks()
+	require.NoError(t, err)
+	got := ""
+	if check := checks[id]; check != nil {
+		got = check.Status
+	}
+	require.Equal(t, status, got)
+}
+
 func TestConsulThatCannotStartSaysWhy(t *testing.T) {
 	_, err := newLab(t).StartConsul(t.Context(), ConsulOptions{Config: `no_such_key = true`})
 	require.ErrorContains(t, err, "exit status 1")
