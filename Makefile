@@ -31,7 +31,7 @@ tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to work (half an hour)
 	$(GO) run -buildvcs=false ./test/envoys
 
-figures: tools ## Measure what the docs claim: delays and writes
+figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU (a quarter of an hour)
 	$(GO) run -buildvcs=false ./test/figures
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back

@@ -175,7 +175,7 @@ func TestAliasChecksFollowOursAndAreLeftAlone(t *testing.T) {
 	assert.Equal(t, "alias", before[0].kind)
 
 	indexes := w.checkIndexes()
-	proxy.reset()
+	proxy.Reset()
 	w.always(refreshes, func() error {
 		for _, id := range aliases {
 			if now := w.checkIndexes()[id]; now != indexes[id] {
@@ -184,14 +184,14 @@ func TestAliasChecksFollowOursAndAreLeftAlone(t *testing.T) {
 		}
 		return nil
 	})
-	assert.NotZero(t, proxy.writes()["PUT /v1/agent/check/update/hds:web-1"], "ours was refreshed meanwhile")
+	assert.NotZero(t, proxy.Writes()["PUT /v1/agent/check/update/hds:web-1"], "ours was refreshed meanwhile")
 
 	one.SetStatus(500)
 	all(flips, api.HealthCritical, 0)
 	one.SetStatus(200)
 	all(flips, api.HealthPassing, 1, "front-1")
 	assert.Equal(t, before, []aside{w.aside(aliases[0]), w.aside(aliases[1])})
-	for request := range proxy.writes() {
+	for request := range proxy.Writes() {
 		assert.Equal(t, "PUT /v1/agent/check/update/hds:web-1", request)
 	}
 }
@@ -231,9 +231,9 @@ func TestConsulsReaperIsNeitherHeldUpNorFedByUs(t *testing.T) {
 	w.eventually(patience, w.forgotten("web-1"))
 	require.NoError(t, w.has("hds:sick-1", api.HealthCritical)(), "our critical check reaps nobody")
 
-	proxy.reset()
+	proxy.Reset()
 	w.always(refreshes, w.forgotten("web-1"))
-	writes := proxy.writes()
+	writes := proxy.Writes()
 	assert.Len(t, writes, 1, "only sick-1 is refreshed")
 	assert.NotZero(t, writes["PUT /v1/agent/check/update/hds:sick-1"])
 	require.NoError(t, quiet(w.daemon.Log()[logged:]))

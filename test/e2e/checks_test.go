@@ -166,10 +166,12 @@ func TestAProbeThatIsWithdrawnTakesItsCheckAlong(t *testing.T) {
 
 // behindProxy starts a daemon that reaches its agent through a proxy, a node
 // Envoy, and n instances; it waits until all are passing.
-func (w *world) behindProxy(n int, config string) *countingProxy {
+func (w *world) behindProxy(n int, config string) *lab.Proxy {
 	w.t.Helper()
-	proxy := newCountingProxy(w.t, w.consul.HTTPAddr())
-	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config + quick), Args: []string{"-consul-address", proxy.addr}})
+	proxy, err := theLab.StartProxy(w.consul)
+	require.NoError(w.t, err)
+	w.t.Cleanup(proxy.Close)
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config + quick), Args: []string{"-consul-address", proxy.Addr()}})
 	require.NoError(w.t, err)
 	w.daemon = d
 	w.ends(d.Process)
@@ -178,18 +180,7 @@ func (w *world) behindProxy(n int, config string) *countingProxy {
 	for i := range n {
 		w.register(fmt.Sprintf("s%d-1", i), w.app().Port(), map[string]string{"hds": "http"})
 	}
-	w.eventually(2*patience, func() error {
-		passing := 0
-		for id, status := range w.catalogChecks() {
-			if strings.HasPrefix(id, "hds:") && status == api.HealthPassing {
-				passing++
-			}
-		}
-		if passing != n {
-			return fmt.Errorf("%d of %d are passing", passing, n)
-		}
-		return nil
-	})
+	require.NoError(w.t, w.consul.WaitPassing(w.ctx, n, 2*patience))
 	return proxy
 }
 
@@ -200,9 +191,9 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n")
 	time.Sleep(10 * time.Second) // one period, after which all is steady
 	index := w.checkIndexes()
-	proxy.reset()
+	proxy.Reset()
 	time.Sleep(periods * 10 * time.Second)
-	writes := proxy.writes()
+	writes := proxy.Writes()
 	total := 0
 	for path, count := range writes {
 		assert.Regexp(t, `^PUT /v1/agent/check/update/hds:s\d+-1$`, path)
@@ -222,7 +213,7 @@ func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
 	w.register("flaps-1", one.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:flaps-1", api.HealthPassing))
 	time.Sleep(time.Second)
-	proxy.reset()
+	proxy.Reset()
 	const flaps = 5
 	for range flaps {
 		one.SetStatus(500)
@@ -230,7 +221,7 @@ func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
 		one.SetStatus(200)
 		w.eventually(patience, w.has("hds:flaps-1", api.HealthPassing))
 	}
-	assert.InDelta(t, 2*flaps, proxy.writes()["PUT /v1/agent/check/update/hds:flaps-1"], 1, "and a refresh at most")
+	assert.InDelta(t, 2*flaps, proxy.Writes()["PUT /v1/agent/check/update/hds:flaps-1"], 1, "and a refresh at most")
 }
 
 // At 5 s a write, three at a time, 13 checks get one or two beats in their TTL.
@@ -243,7 +234,7 @@ func TestASlowAgentLetsNobodyExpire(t *testing.T) {
 	w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
 	s := w.sample(allPassing(n))
-	proxy.onWrite(func(http.ResponseWriter) bool { time.Sleep(5 * time.Second); return false })
+	proxy.OnWrite(func(http.ResponseWriter) bool { time.Sleep(5 * time.Second); return false })
 	for range 3 {
 		time.Sleep(15 * time.Second)
 		flips.SetStatus(500)
@@ -266,8 +257,8 @@ func TestAnAgentThatFailsForAMinuteLetsNobodyExpire(t *testing.T) {
 			w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
 			w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
 			s := w.sample(allPassing(n))
-			proxy.onWrite(func(w http.ResponseWriter) bool { w.WriteHeader(code); return true })
-			proxy.reset()
+			proxy.OnWrite(func(w http.ResponseWriter) bool { w.WriteHeader(code); return true })
+			proxy.Reset()
 			for i := range 6 {
 				flips.SetStatus(500 - 300*(i%2))
 				time.Sleep(10 * time.Second)
@@ -275,14 +266,14 @@ func TestAnAgentThatFailsForAMinuteLetsNobodyExpire(t *testing.T) {
 			flips.SetStatus(500)
 			time.Sleep(3 * time.Second)
 			tried := 0
-			for _, count := range proxy.writes() {
+			for _, count := range proxy.Writes() {
 				tried += count
 			}
 			assert.Less(t, tried, 100, "no hot loop")
-			proxy.onWrite(nil)
-			proxy.reset()
+			proxy.OnWrite(nil)
+			proxy.Reset()
 			w.eventually(8*time.Second, w.has("hds:flips-1", api.HealthCritical))
-			assert.LessOrEqual(t, proxy.writes()["PUT /v1/agent/check/update/hds:flips-1"], 2, "the newest wins, nothing has queued")
+			assert.LessOrEqual(t, proxy.Writes()["PUT /v1/agent/check/update/hds:flips-1"], 2, "the newest wins, nothing has queued")
 			time.Sleep(40 * time.Second) // the TTL counted from the last beat before
 			s.ends(t)
 		})
@@ -301,13 +292,9 @@ func allPassing(n int) map[string]string {
 // checkIndexes are the modify indexes of the node's checks in the catalog.
 func (w *world) checkIndexes() map[string]uint64 {
 	w.t.Helper()
-	list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
+	indexes, err := w.consul.CheckIndexes(w.ctx)
 	require.NoError(w.t, err)
-	out := map[string]uint64{}
-	for _, c := range list {
-		out[c.CheckID] = c.ModifyIndex
-	}
-	return out
+	return indexes
 }
 
 func TestASecondDaemonIsStoppedByTheLock(t *testing.T) {

@@ -24,13 +24,12 @@ func newCluster(t *testing.T, config string) (w *world, server *lab.Consul) {
 	t.Helper()
 	server = newConsul(t, lab.ConsulOptions{Name: "server", Persistent: true}).consul
 	w = newConsul(t, lab.ConsulOptions{Name: "client", Server: server})
-	w.catalog = server.Client()
 	w.startDaemon(config)
 	return w, server
 }
 
-// metric is a family of the daemon's metrics that has one series.
-func (w *world) metric(name string) *dto.Metric {
+// family is a family of the daemon's metrics that has one series.
+func (w *world) family(name string) *dto.Metric {
 	w.t.Helper()
 	body, err := w.daemon.Get(w.ctx, "/metrics")
 	require.NoError(w.t, err)
@@ -43,7 +42,7 @@ func (w *world) metric(name string) *dto.Metric {
 
 // doorbell says that the daemon is told of changes, by its metrics.
 func (w *world) doorbell() error {
-	if up := w.metric("consul_hds_doorbell_up").GetGauge().GetValue(); up != 1 {
+	if up := w.family("consul_hds_doorbell_up").GetGauge().GetValue(); up != 1 {
 		return fmt.Errorf("the doorbell's metric is %v", up)
 	}
 	return nil
@@ -93,7 +92,7 @@ func (w *world) flip() *lab.App {
 func (w *world) nothingExpired(within time.Duration) {
 	w.t.Helper()
 	assert.NotContains(w.t, w.consul.Log(), "missed TTL")
-	delays := w.metric("consul_hds_check_write_delay_seconds").GetHistogram()
+	delays := w.family("consul_hds_check_write_delay_seconds").GetHistogram()
 	w.t.Logf("%d writes of new statuses took %.3f s together", delays.GetSampleCount(), delays.GetSampleSum())
 	assert.Less(w.t, delays.GetSampleSum(), within.Seconds())
 }
@@ -161,7 +160,7 @@ func TestTheClientAgentIsKilled(t *testing.T) {
 		w.always(2*time.Second, w.areBack(outputs))
 	}
 	s.ends(t)
-	assert.Zero(t, s.away, "the catalog knew the node all the time")
+	assert.Zero(t, s.Stop().Away, "the catalog knew the node all the time")
 }
 
 // forgets stops the agent, and starts it again without its data after a while.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,56 +15,18 @@ import (
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
-// sampler looks at the catalog each 20 ms, and notes every status that a check
-// has had other than the one it should have.
-type sampler struct {
-	stop    chan struct{}
-	done    sync.WaitGroup
-	samples int
-	wrong   []string
-	// away is how often the catalog could not be read.
-	away int
-}
+// sampler is a lab.Sampler whose end is an assertion.
+type sampler struct{ *lab.Sampler }
 
-func (w *world) sample(want map[string]string) *sampler {
-	s := &sampler{stop: make(chan struct{})}
-	s.done.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-s.stop:
-				return
-			case <-tick.C:
-			}
-			list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
-			if err != nil || len(list) == 0 {
-				s.away++
-				continue
-			}
-			s.samples++
-			got := map[string]string{}
-			for _, c := range list {
-				got[c.CheckID] = c.Status
-			}
-			for id, status := range want {
-				if got[id] != status {
-					s.wrong = append(s.wrong, fmt.Sprintf("%s is %q", id, got[id]))
-				}
-			}
-		}
-	})
-	return s
-}
+func (w *world) sample(want map[string]string) sampler { return sampler{w.consul.Sample(want)} }
 
 // ends stops the sampler and asserts that it saw nothing wrong.
-func (s *sampler) ends(t *testing.T) {
+func (s sampler) ends(t *testing.T) {
 	t.Helper()
-	close(s.stop)
-	s.done.Wait()
-	t.Logf("%d samples, %d times away", s.samples, s.away)
-	assert.Greater(t, s.samples, 10)
-	assert.Empty(t, s.wrong)
+	seen := s.Stop()
+	t.Logf("%d samples, %d times away", seen.Count, seen.Away)
+	assert.Greater(t, seen.Count, 10)
+	assert.Empty(t, seen.Wrong)
 }
 
 // twoInstances registers a healthy and a failing instance and waits until their

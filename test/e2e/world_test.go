@@ -85,7 +85,7 @@ func newConsul(t *testing.T, opts lab.ConsulOptions) *world {
 	require.NoError(t, err)
 	w.ends(w.consul.Process)
 	w.client = w.consul.Client()
-	w.catalog = w.client
+	w.catalog = w.consul.Catalog()
 	return w
 }
 
@@ -244,7 +244,7 @@ func all(has func(id, status string) func() error, want map[string]string) func(
 // catalogChecks are the statuses that the catalog shows for the node.
 func (w *world) catalogChecks() map[string]string {
 	w.t.Helper()
-	list, _, err := w.catalog.Health().Node(w.consul.NodeName(), nil)
+	list, err := w.consul.CatalogChecks(w.ctx)
 	require.NoError(w.t, err)
 	out := map[string]string{}
 	for _, c := range list {

@@ -17,6 +17,11 @@ import (
 type failure struct {
 	name, kind string
 	start      func(*lab.Lab) (app, error)
+	// hangs is a failure of which each probe takes its whole timeout.
+	hangs bool
+	// content is an answer that is bad by its content alone: Envoy tells it at
+	// once, and the daemon waits for as long as further probes may take.
+	content bool
 }
 
 // app is a running app that can be made to fail, and to recover.
@@ -38,12 +43,12 @@ func failures() []failure {
 	}
 	status := func(a *lab.App, on bool) { a.SetStatus(map[bool]int{true: 500, false: 200}[on]) }
 	return []failure{
-		{"http 500", "http", set(status)},
-		{"http refused", "http", set(refuse)},
-		{"http hang", "http", set((*lab.App).SetHang)},
-		{"http reset", "http", startResetting},
-		{"tcp refused", "tcp", func(l *lab.Lab) (app, error) { return ofLab(l.StartTCPApp, refuse) }},
-		{"grpc NOT_SERVING", "grpc", startGRPC},
+		{name: "http 500", kind: "http", start: set(status)},
+		{name: "http refused", kind: "http", start: set(refuse)},
+		{name: "http hang", kind: "http", start: set((*lab.App).SetHang), hangs: true},
+		{name: "http reset", kind: "http", start: startResetting},
+		{name: "tcp refused", kind: "tcp", start: func(l *lab.Lab) (app, error) { return ofLab(l.StartTCPApp, refuse) }},
+		{name: "grpc NOT_SERVING", kind: "grpc", start: startGRPC, content: true},
 	}
 }
 

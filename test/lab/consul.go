@@ -79,6 +79,14 @@ func (c *Consul) WaitReady(ctx context.Context) error {
 	})
 }
 
+// Catalog is a client of a server, which alone knows what the catalog shows.
+func (c *Consul) Catalog() *api.Client {
+	if c.opts.Server != nil {
+		return c.opts.Server.client
+	}
+	return c.client
+}
+
 // Client is a client of the agent. It is shared: do not change its headers.
 func (c *Consul) Client() *api.Client { return c.client }
 

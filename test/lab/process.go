@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Process is a child process of a Lab, with a log file of all it prints, and
@@ -176,6 +178,20 @@ func (p *Process) Name() string { return p.name }
 
 // Pid is the process id of the newest run.
 func (p *Process) Pid() int { return p.newest().cmd.Process.Pid }
+
+// CPUTime is the user and system time that all threads of the newest run have
+// spent so far, in steps of 10 ms.
+func (p *Process) CPUTime() (time.Duration, error) {
+	proc, err := procfs.NewProc(p.Pid())
+	if err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", p.name, err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", p.name, err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+}
 
 // Done is closed at the end of the newest run.
 func (p *Process) Done() <-chan struct{} { return p.newest().done }
