@@ -92,7 +92,6 @@ var (
 // notBuilt names what the contract promises and this version does not do, with
 // the words that tell it. Such a key is refused unless it has its default:
 // a silently ignored key would be worse. Building it means removing it here.
-// Paths that begin with "check." are those of check blocks.
 var notBuilt = map[string]string{
 	"hds.auth":                   "authentication of Envoys by Consul token",
 	"hds.tls.cert_file":          "TLS of the HDS listeners",

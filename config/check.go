@@ -14,15 +14,8 @@ import (
 // checkAttribute is an attribute of a check block or of its kind.
 type checkAttribute struct {
 	name string
-	// value is the default, for an attribute that is not built yet.
-	value string
 	// set reads a value that is not unset.
 	set func(*probe.Settings, cty.Value) error
-}
-
-// isDefault says whether v asks for nothing but what happens anyway.
-func (a checkAttribute) isDefault(v cty.Value) bool {
-	return v.Type() == cty.String && strings.EqualFold(v.AsString(), a.value)
 }
 
 // checkAttributes are those of defaults, for one check.

@@ -86,15 +86,17 @@ func tlsAttributes() []checkAttribute {
 }
 
 // readKind reads a kind block with its tls block, if any.
-func (l *loader) readKind(kind *hcl.Block, path string, s *probe.Settings) {
-	s.Kind = probe.Kind(kind.Type)
-	content := l.readSettings(kind.Body, path+".", kindAttributes(kind.Type), []string{"tls"}, s)
+func (l *loader) readKind(kind *hcl.Block, path string, c *probe.Check) {
+	c.Settings.Kind = probe.Kind(kind.Type)
+	c.Places["kind"] = position(kind.DefRange)
+	content := l.readSettings(kind.Body, path+".", kindAttributes(kind.Type), []string{"tls"}, c)
 	for i, b := range content.Blocks {
 		if i > 0 {
 			l.diags = append(l.diags, duplicate("tls block", content.Blocks[0].DefRange, b.DefRange))
 		}
-		s.TLS = probe.On
-		l.readSettings(b.Body, path+".tls.", tlsAttributes(), nil, s)
+		c.Settings.TLS = probe.On
+		c.Places[kind.Type+".tls"] = position(b.DefRange)
+		l.readSettings(b.Body, path+".tls.", tlsAttributes(), nil, c)
 	}
 }
 

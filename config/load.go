@@ -62,6 +62,18 @@ type Loaded struct {
 	files map[string]*hcl.File
 }
 
+// Rules are what the configuration says of probes, with its places.
+func (l *Loaded) Rules() probe.Rules {
+	rules := l.Config.Rules()
+	rules.DefaultPlaces = probe.Places{}
+	for path, source := range l.Sources {
+		if name, ok := strings.CutPrefix(path, "defaults."); ok {
+			rules.DefaultPlaces[name] = source.String()
+		}
+	}
+	return rules
+}
+
 // WriteDiagnostics writes diagnostics for people, with the lines of the files
 // that they point at, and the column. Tokens in those lines are masked.
 func (l *Loaded) WriteDiagnostics(w io.Writer, diags hcl.Diagnostics) error {

@@ -157,6 +157,9 @@ service "web-*" {
 }
 `
 
+// anyPlace leaves the places of attributes out of a comparison.
+var anyPlace = cmpopts.IgnoreFields(probe.Check{}, "Places")
+
 func wantServices() []probe.Service {
 	return []probe.Service{{Name: "web-*", Checks: []probe.Check{
 		{Name: "ready", Settings: probe.Settings{
@@ -179,11 +182,11 @@ func load(t *testing.T, name, text string) *Config {
 
 func TestServices(t *testing.T) {
 	c := load(t, "a.hcl", services)
-	assert.Empty(t, cmp.Diff(wantServices(), c.Services))
+	assert.Empty(t, cmp.Diff(wantServices(), c.Services, anyPlace))
 	assert.Equal(t, []Listener{{"tcp", "127.0.0.1:8510"}, {"unix", "/run/a.sock"}}, c.HDS.Listeners())
 	assert.Equal(t, fs.FileMode(0o660), c.HDS.Mode())
 	rules := c.Rules()
-	assert.Equal(t, wantServices(), rules.Services)
+	assert.Empty(t, cmp.Diff(wantServices(), rules.Services, anyPlace))
 	assert.Equal(t, probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto, Mode: probe.Enforce}, rules.Defaults)
 }
 
@@ -200,7 +203,7 @@ func TestJSONIsEquivalent(t *testing.T) {
 			{"db": {"tcp": {"port": 5432}}}
 		]}}
 	}`)
-	assert.Empty(t, cmp.Diff(load(t, "a.hcl", services), got))
+	assert.Empty(t, cmp.Diff(load(t, "a.hcl", services), got, anyPlace))
 }
 
 // TestRedacted loads the dump again: it says all but the token.
@@ -211,7 +214,7 @@ func TestRedacted(t *testing.T) {
 	got := load(t, "dump.hcl", dump)
 	assert.Equal(t, hidden, got.Consul.Token)
 	want.Consul.Token = hidden
-	assert.Empty(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
+	assert.Empty(t, cmp.Diff(want, got, cmpopts.EquateEmpty(), anyPlace))
 	assert.Contains(t, Default().Redacted(), "  token         = \"\"\n")
 }
 
@@ -241,4 +244,17 @@ func TestConsulAddress(t *testing.T) {
 	for _, s := range []string{"consul", "http://", "https://u:p@consul", "tcp://consul:1", "consul:0", "unix://consul.sock", "http://c:99999", "a b:1"} {
 		assert.Error(t, checkConsulAddress(s), s)
 	}
+}
+
+func TestPlacesOfAttributes(t *testing.T) {
+	l := newLoader()
+	l.readSource("a.hcl", []byte("defaults {\n  interval = \"2s\"\n}\nservice \"web\" {\n  check \"ready\" {\n    timeout = \"1s\"\n    http {\n      path = \"/\"\n      tls {\n        ca_file = \"/ca\"\n      server_name = \"a\"\n}\n    }\n  }\n}\n"))
+	loaded, diags := l.finish()
+	require.Empty(t, diags)
+	rules := loaded.Rules()
+	assert.Equal(t, "a.hcl:2", rules.DefaultPlaces["interval"])
+	assert.Equal(t, "default", rules.DefaultPlaces["timeout"])
+	assert.Equal(t, probe.Places{
+		"kind": "a.hcl:7", "timeout": "a.hcl:6", "http.path": "a.hcl:8", "http.tls": "a.hcl:9", "http.tls.ca_file": "a.hcl:10", "http.tls.server_name": "a.hcl:11",
+	}, rules.Services[0].Checks[0].Places)
 }

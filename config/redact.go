@@ -103,7 +103,7 @@ func writeKind(kind *hclwrite.Body, s probe.Settings) {
 	if len(s.ExpectedStatuses) > 0 {
 		list := make([]string, len(s.ExpectedStatuses))
 		for i, r := range s.ExpectedStatuses {
-			list[i] = fmt.Sprintf("%d-%d", r.First, r.Last)
+			list[i] = r.String()
 		}
 		kind.SetAttributeValue("expected_statuses", valueOf(list))
 	}

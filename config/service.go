@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -50,31 +51,31 @@ func (l *loader) readService(b *hcl.Block) {
 		} else {
 			first[label] = at
 		}
-		service.Checks = append(service.Checks, probe.Check{Name: label, Settings: l.readCheck(c)})
+		service.Checks = append(service.Checks, l.readCheck(label, c))
 	}
 	l.services = append(l.services, service)
 }
 
 // readCheck reads a check block with its one kind.
-func (l *loader) readCheck(b *hcl.Block) probe.Settings {
+func (l *loader) readCheck(label string, b *hcl.Block) probe.Check {
 	before := len(l.diags)
-	var s probe.Settings
-	content := l.readSettings(b.Body, "check.", checkAttributes(), kinds, &s)
+	c := probe.Check{Name: label, Places: probe.Places{}}
+	content := l.readSettings(b.Body, "check.", checkAttributes(), kinds, &c)
 	for i, kind := range content.Blocks {
 		if i > 0 {
-			l.refuse("check", kind.DefRange, fmt.Errorf("check %q has a %s block at %s already: exactly one of http, tcp and grpc", b.Labels[0], content.Blocks[0].Type, position(content.Blocks[0].DefRange)))
+			l.refuse("check", kind.DefRange, fmt.Errorf("check %q has a %s block at %s already: exactly one of http, tcp and grpc", label, content.Blocks[0].Type, position(content.Blocks[0].DefRange)))
 		}
-		l.readKind(kind, "check."+kind.Type, &s)
+		l.readKind(kind, "check."+kind.Type, &c)
 	}
 	if len(content.Blocks) == 0 && len(l.diags) == before {
-		l.refuse("check", b.LabelRanges[0], fmt.Errorf("check %q says not what to probe: exactly one of the blocks http, tcp and grpc is needed", b.Labels[0]))
+		l.refuse("check", b.LabelRanges[0], fmt.Errorf("check %q says not what to probe: exactly one of the blocks http, tcp and grpc is needed", label))
 	}
-	l.checks = append(l.checks, checkAt{settings: s, at: b.LabelRanges[0], bad: len(l.diags) > before})
-	return s
+	l.checks = append(l.checks, checkAt{settings: c.Settings, at: b.LabelRanges[0], bad: len(l.diags) > before})
+	return c
 }
 
-// readSettings reads the attributes of a body into s and gives its blocks.
-func (l *loader) readSettings(body hcl.Body, prefix string, attributes []checkAttribute, blocks []string, s *probe.Settings) *hcl.BodyContent {
+// readSettings reads the attributes of a body into c and gives its blocks.
+func (l *loader) readSettings(body hcl.Body, prefix string, attributes []checkAttribute, blocks []string, c *probe.Check) *hcl.BodyContent {
 	schema := &hcl.BodySchema{}
 	for _, a := range attributes {
 		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: a.name})
@@ -93,11 +94,10 @@ func (l *loader) readSettings(body hcl.Body, prefix string, attributes []checkAt
 		if !ok || unset(v) {
 			continue
 		}
-		if err := cmp.Or(checkKeys(at.Expr), a.set(s, v)); err != nil {
+		if err := cmp.Or(checkKeys(at.Expr), a.set(&c.Settings, v)); err != nil {
 			l.refuse(prefix+a.name, at.Expr.Range(), err)
-		} else if what, ok := notBuilt[prefix+a.name]; ok && !a.isDefault(v) {
-			l.refuse(prefix+a.name, at.Expr.Range(), errNotBuilt(what, a.value))
 		}
+		c.Places[strings.TrimPrefix(prefix, "check.")+a.name] = position(at.Expr.Range())
 	}
 	return content
 }

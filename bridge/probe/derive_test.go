@@ -53,7 +53,7 @@ func TestNothingIsProbedByDefault(t *testing.T) {
 	side := sidecar("web-1-sidecar-proxy", "web-1", "127.0.0.1", 8080)
 	side.Meta = map[string]string{"hds": "http"}
 	gateway := &catalog.Instance{ID: "gw", Service: "gw", Kind: "ingress-gateway", Port: 1, Meta: map[string]string{"hds": "tcp"}}
-	got := derive(snapshot(web(nil), side, gateway), rules(Service{Name: "web-sidecar-proxy", Checks: []Check{{"x", Settings{Kind: TCP}}}}, Service{Name: "gw", Checks: []Check{{"x", Settings{Kind: TCP}}}}), nil)
+	got := derive(snapshot(web(nil), side, gateway), rules(Service{Name: "web-sidecar-proxy", Checks: []Check{{Name: "x", Settings: Settings{Kind: TCP}}}}, Service{Name: "gw", Checks: []Check{{Name: "x", Settings: Settings{Kind: TCP}}}}), nil)
 	assert.Equal(t, Result{}, got)
 }
 
@@ -153,13 +153,13 @@ func TestEveryFaultOfAMetaIsTold(t *testing.T) {
 }
 
 func TestOffBeatsEverything(t *testing.T) {
-	r := rules(Service{Name: "web", Checks: []Check{{"ready", Settings{Kind: TCP}}}})
+	r := rules(Service{Name: "web", Checks: []Check{{Name: "ready", Settings: Settings{Kind: TCP}}}})
 	assert.Equal(t, Result{}, derive(snapshot(web(map[string]string{"hds": "Off", "hds_port": "0"})), r, nil))
 }
 
 func TestConfigAsksForSeveralProbes(t *testing.T) {
 	r := rules(Service{Name: "web", Checks: []Check{
-		{"ready", Settings{Kind: HTTP, Path: "/ready", Interval: 2 * time.Second}}, {"db", Settings{Kind: TCP, Port: 5432}},
+		{Name: "ready", Settings: Settings{Kind: HTTP, Path: "/ready", Interval: 2 * time.Second}}, {Name: "db", Settings: Settings{Kind: TCP, Port: 5432}},
 	}})
 	got := derive(snapshot(web(nil)), r, nil)
 	require.Empty(t, got.Problems)
@@ -172,7 +172,7 @@ func TestConfigAsksForSeveralProbes(t *testing.T) {
 }
 
 func TestWhichServiceBlockApplies(t *testing.T) {
-	block := func(name string) Service { return Service{Name: name, Checks: []Check{{"c", Settings{Kind: TCP}}}} }
+	block := func(name string) Service { return Service{Name: name, Checks: []Check{{Name: "c", Settings: Settings{Kind: TCP}}}} }
 	chosen := func(service string, names ...string) string {
 		var blocks []Service
 		for _, n := range names {
@@ -194,8 +194,8 @@ func TestWhichServiceBlockApplies(t *testing.T) {
 
 func TestMetaRefinesTheConfigsDefaultCheck(t *testing.T) {
 	r := rules(Service{Name: "web", Checks: []Check{
-		{DefaultName, Settings{Kind: HTTP, Path: "/ready", Method: "HEAD", Port: 9000, Interval: 3 * time.Second}},
-		{"db", Settings{Kind: TCP, Port: 5432}},
+		{Name: DefaultName, Settings: Settings{Kind: HTTP, Path: "/ready", Method: "HEAD", Port: 9000, Interval: 3 * time.Second}},
+		{Name: "db", Settings: Settings{Kind: TCP, Port: 5432}},
 	}})
 	got := derive(snapshot(web(map[string]string{"hds_path": "/x", "hds_timeout": "2s"})), r, nil)
 	require.Empty(t, got.Problems)
@@ -212,7 +212,7 @@ func TestMetaRefinesTheConfigsDefaultCheck(t *testing.T) {
 }
 
 func TestABadMetaLeavesOtherProbesAlone(t *testing.T) {
-	r := rules(Service{Name: "web", Checks: []Check{{DefaultName, Settings{Kind: HTTP}}, {"db", Settings{Kind: TCP}}}})
+	r := rules(Service{Name: "web", Checks: []Check{{Name: DefaultName, Settings: Settings{Kind: HTTP}}, {Name: "db", Settings: Settings{Kind: TCP}}}})
 	got := derive(snapshot(web(map[string]string{"hds_port": "0"})), r, nil)
 	require.Len(t, got.Problems, 1)
 	require.Len(t, got.Probes, 1)

@@ -109,7 +109,7 @@ func secured(s Settings, files map[string][]byte, fileErr map[string]error) Resu
 		w.Files[name] = Known[[]byte]{Err: err}
 	}
 	s.Kind, s.TLS = cmpKind(s.Kind), On
-	return Derive(w, rules(Service{Name: "web", Checks: []Check{{"c", s}}}), nil)
+	return Derive(w, rules(Service{Name: "web", Checks: []Check{{Name: "c", Settings: s}}}), nil)
 }
 
 func cmpKind(k Kind) Kind {

@@ -3,6 +3,7 @@ package probe
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,12 +97,14 @@ type meta struct {
 	// keys are our keys that are set, in order.
 	keys []string
 	errs []error
+	// keyOf is the key that set a field of settings.
+	keyOf map[string]string
 }
 
 // readMeta reads the hds keys of a service's meta. Values are trimmed and empty
 // ones are unset.
 func readMeta(values map[string]string) meta {
-	var m meta
+	m := meta{keyOf: map[string]string{}}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if key != metaKind && !strings.HasPrefix(key, metaPrefix) {
 			continue
@@ -112,11 +115,23 @@ func readMeta(values map[string]string) meta {
 			continue
 		}
 		m.keys = append(m.keys, key)
+		before := m.settings
 		if err := m.set(key, value); err != nil {
 			m.errs = append(m.errs, fmt.Errorf("meta %s: %w", clip(key), err))
 		}
+		m.note(key, before)
 	}
 	return m
+}
+
+// note remembers which field a key has set.
+func (m *meta) note(key string, before Settings) {
+	was, is := reflect.ValueOf(before), reflect.ValueOf(m.settings)
+	for i := range is.NumField() {
+		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			m.keyOf[is.Type().Field(i).Name] = key
+		}
+	}
 }
 
 func (m *meta) set(key, value string) error {

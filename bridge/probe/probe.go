@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
@@ -53,6 +54,14 @@ const DefaultName = "default"
 // StatusRange is a range of HTTP status codes, both ends included.
 type StatusRange struct {
 	First, Last int
+}
+
+// String is the range as ParseStatuses reads it.
+func (r StatusRange) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
 // Switch is a bool that may be unset.
@@ -117,6 +126,8 @@ type Settings struct {
 type Check struct {
 	Name     string
 	Settings Settings
+	// Places says where each attribute was set.
+	Places Places
 }
 
 // Service is one service block of the config.
@@ -131,6 +142,8 @@ type Rules struct {
 	// Defaults apply to each probe whose other sources do not set an attribute.
 	// Kind and the kinds' own attributes are unset in it.
 	Defaults Settings
+	// DefaultPlaces says where each of them was set.
+	DefaultPlaces Places
 	// Services are the service blocks in order of appearance.
 	Services []Service
 }

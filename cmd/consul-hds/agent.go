@@ -45,7 +45,7 @@ func runAgent(args []string, env environment) int {
 	if !ok {
 		return exitUsage
 	}
-	d := &daemon{options: *options, env: env, running: loaded.Config}
+	d := &daemon{options: *options, env: env, running: loaded.Config, loaded: loaded}
 	if err := d.run(); err != nil {
 		d.logger.Error("consul-hds failed", "error", err)
 		return exitFailed
@@ -62,6 +62,7 @@ type daemon struct {
 	options config.Options
 	env     environment
 	running *config.Config
+	loaded  *config.Loaded // which running is of
 	logger  hclog.Logger
 }
 
@@ -124,7 +125,7 @@ func (d *daemon) reload() (bridge.Settings, error) {
 		d.logger.Warn("some changes need a restart and are not taken over", "keys", fixed)
 	}
 	d.logger.SetLevel(hclog.LevelFromString(loaded.Config.LogLevel))
-	return settings(loaded.Config), nil
+	return settings(loaded), nil
 }
 
 func (d *daemon) version() string {
@@ -142,7 +143,7 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
 		},
 		Admin:      bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
-		OnShutdown: c.Checks.OnShutdown, Settings: settings(c),
+		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded),
 		Reload: d.reload,
 	}
 }
@@ -159,9 +160,10 @@ func consulConfig(c *config.Config) bridge.ConsulConfig {
 }
 
 // settings is the part of the configuration that a reload can change.
-func settings(c *config.Config) bridge.Settings {
+func settings(l *config.Loaded) bridge.Settings {
+	c := l.Config
 	return bridge.Settings{
-		Rules: c.Rules(), NodeIDs: c.HDS.NodeIDs, ReportInterval: c.HDS.ReportInterval,
+		Rules: l.Rules(), NodeIDs: c.HDS.NodeIDs, ReportInterval: c.HDS.ReportInterval,
 		TTL: c.Checks.TTL, OrphanGrace: c.Checks.OrphanGrace,
 		StaleAfter: c.Checks.StaleAfter, AdoptTimeout: c.Checks.AdoptTimeout,
 		OnStale: c.Checks.OnStale, InitialStatus: c.Checks.InitialStatus,
