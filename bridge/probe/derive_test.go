@@ -172,7 +172,9 @@ func TestConfigAsksForSeveralProbes(t *testing.T) {
 }
 
 func TestWhichServiceBlockApplies(t *testing.T) {
-	block := func(name string) Service { return Service{Name: name, Checks: []Check{{Name: "c", Settings: Settings{Kind: TCP}}}} }
+	block := func(name string) Service {
+		return Service{Name: name, Checks: []Check{{Name: "c", Settings: Settings{Kind: TCP}}}}
+	}
 	chosen := func(service string, names ...string) string {
 		var blocks []Service
 		for _, n := range names {
