@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -28,13 +29,20 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 	return status, err
 }
 
+// Explain returns what GET /v1/explain/<id> shows.
+func (c Client) Explain(ctx context.Context, id string) (Explanation, error) {
+	var e Explanation
+	err := c.get(ctx, "/v1/explain/"+url.PathEscape(id), &e)
+	return e, err
+}
+
 // get decodes the answer to a request for path. It opens a connection for it
 // alone, and asks no proxy.
 func (c Client) get(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	url := "http://" + strings.TrimPrefix(c.Addr, "http://") + path
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	target := "http://" + strings.TrimPrefix(c.Addr, "http://") + path
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return fmt.Errorf("asking the daemon at %s: %w", c.Addr, err)
 	}

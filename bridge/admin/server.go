@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -14,6 +15,10 @@ import (
 // is not valid. It is answered with 400, any other error with 500.
 var ErrInvalid = errors.New("invalid configuration")
 
+// ErrNotFound marks an error of Backend as a question for something that is not
+// there. It is answered with 404.
+var ErrNotFound = errors.New("not found")
+
 // Backend is the daemon that the API speaks for. Its methods are called from
 // several goroutines and should answer quickly.
 type Backend interface {
@@ -21,6 +26,9 @@ type Backend interface {
 	Ready() error
 	// Status returns the present state.
 	Status() Status
+	// Explain tells why the checks of an instance are what they are; id is that of
+	// a service or of a check.
+	Explain(ctx context.Context, id string) (Explanation, error)
 	// Reload reads the config again. After an error the old one goes on.
 	Reload() error
 }
@@ -117,6 +125,7 @@ func (s *Server) MetricsAddr() string {
 func (s *Server) Handler() http.Handler {
 	all := s.publicRoutes()
 	all["/v1/status"] = get(s.status)
+	all["/v1/explain/"] = get(s.explain)
 	all["/v1/reload"] = route{method: http.MethodPut, handler: jsonHandler(s.reload)}
 	if s.config.EnableDebug {
 		addProfiles(all)
@@ -150,6 +159,14 @@ func (s *Server) ready(*http.Request) (any, error) {
 }
 
 func (s *Server) status(*http.Request) (any, error) { return s.config.Backend.Status().finished(), nil }
+
+func (s *Server) explain(r *http.Request) (any, error) {
+	e, err := s.config.Backend.Explain(r.Context(), strings.TrimPrefix(r.URL.Path, "/v1/explain/"))
+	if errors.Is(err, ErrNotFound) {
+		return nil, failure{http.StatusNotFound, err}
+	}
+	return e.finished(), err
+}
 
 func (s *Server) reload(*http.Request) (any, error) {
 	err := s.config.Backend.Reload()

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,13 @@ type fakeBackend struct {
 
 func (b *fakeBackend) Ready() error   { return b.ready }
 func (b *fakeBackend) Status() Status { return b.status }
-func (b *fakeBackend) Reload() error  { b.reloads.Add(1); return b.reload }
+func (b *fakeBackend) Explain(_ context.Context, id string) (Explanation, error) {
+	if id != "web/1" {
+		return Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return Explanation{ID: id, Conclusion: "so it is"}, nil
+}
+func (b *fakeBackend) Reload() error { b.reloads.Add(1); return b.reload }
 
 func fakeMetrics(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("some_metric 1\n")) }
 

@@ -125,4 +125,8 @@ type State struct {
 	Orphan bool
 	// Err is why the last write failed, if it did.
 	Err error
+	// Wrote names the last write that the agent acknowledged: register, update,
+	// refresh or deregister; empty if there was none. WroteAt is when.
+	Wrote   string
+	WroteAt time.Time
 }

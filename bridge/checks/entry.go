@@ -86,6 +86,9 @@ type entry struct {
 	err      error
 	// warned says that the log tells of the failures.
 	warned bool
+	// wrote and wroteAt are the last write that the agent acknowledged.
+	wrote   op
+	wroteAt time.Time
 }
 
 // need is the write that the check needs now; urgent ones go before others.
@@ -178,6 +181,7 @@ func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
 // manager when the write began.
 func (e *entry) did(o op, status health.Status, output, name string, generation int, now, next time.Time) {
 	e.failures, e.err, e.retry, e.warned = 0, nil, time.Time{}, false
+	e.wrote, e.wroteAt = o, now
 	switch o {
 	case opDeregister:
 		e.present, e.told = false, false

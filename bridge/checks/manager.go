@@ -202,7 +202,7 @@ func (m *Manager) States() map[string]State {
 	defer m.mu.Unlock()
 	out := make(map[string]State, len(m.entries))
 	for id, e := range m.entries {
-		out[id] = State{Status: e.status, Output: e.shown, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err}
+		out[id] = State{Status: e.status, Output: e.shown, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err, Wrote: string(e.wrote), WroteAt: e.wroteAt}
 	}
 	return out
 }

@@ -29,8 +29,10 @@ type session struct {
 	endpoints map[string]*endpoint
 	order     []string
 	interval  time.Duration
-	// specified says that there was a specifier at all.
+	// specified says that there was a specifier at all; the newest was made at
+	// sent.
 	specified bool
+	sent      time.Time
 	// leaving are clusters that were withdrawn and may still be echoed. None of
 	// them is sent again before a report has shown it gone: an echo of the old
 	// one would be taken for the new one.
@@ -111,6 +113,7 @@ func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier
 	var probes []*probe.Probe
 	s.kind, probes = p.assign(s.identity.node)
 	s.interval, s.specified, s.reread = p.config.ReportInterval, true, true
+	s.sent = now
 
 	old := s.endpoints
 	s.endpoints = make(map[string]*endpoint, len(probes))
