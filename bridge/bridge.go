@@ -54,6 +54,19 @@ type HDSConfig struct {
 	SocketMode uint32
 	SocketGID  int
 	MaxStreams int
+	// Auth is AuthNone or AuthConsul.
+	Auth string
+	TLS  HDSTLSConfig
+}
+
+// HDSTLSConfig is the TLS of the TCP addresses; without a certificate there is
+// none.
+type HDSTLSConfig struct {
+	// The files are in PEM, and are read again when they change.
+	CertFile, KeyFile, ClientCAFile string
+	// AllowedIdentities are globs of the URI or DNS names that an Envoy's
+	// certificate may hold; empty is any.
+	AllowedIdentities []string
 }
 
 // AdminConfig says where people and scripts connect to.

@@ -35,6 +35,7 @@ func newClient(c ConsulConfig, t *token) (*api.Client, *transport, error) {
 		Address: c.ServerName, CAFile: c.CAFile, CAPath: conf.TLSConfig.CAPath,
 		CertFile: c.CertFile, KeyFile: c.KeyFile, InsecureSkipVerify: c.SkipVerify,
 	}}
+	tr.base, tr.basic = conf.Scheme+"://"+conf.Address, conf.HttpAuth
 	if _, err := tr.load(); err != nil {
 		return nil, nil, err
 	}

@@ -67,6 +67,8 @@ type ring struct {
 	writer    writer
 	logger    hclog.Logger
 	gauges    gauges
+	// access tells what keeps Envoys out that should come in; nil is nothing.
+	access func(now time.Time) []probe.Problem
 	// plan is what every plan has in common.
 	plan hds.PlanConfig
 

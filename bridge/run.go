@@ -50,6 +50,8 @@ type Bridge struct {
 	drift   *drift
 	// transport is how all of them reach the agent.
 	transport *transport
+	// listenerTLS is nil where Envoys come without TLS.
+	listenerTLS *listenerTLS
 
 	// stopping says that the end has begun.
 	stopping  atomic.Bool
@@ -69,6 +71,7 @@ func New(config Config) (*Bridge, error) {
 		}
 	}
 	b.ring = &ring{
+		access: b.accessProblems,
 		source: b.watcher, names: b.names, files: b.files, observers: b.server, writer: b.manager, gauges: b.metrics,
 		logger: config.Logger.Named("ring"), settings: config.Settings,
 		plan: hds.PlanConfig{
@@ -125,8 +128,17 @@ func (b *Bridge) makeServer() (err error) {
 		return fmt.Errorf("registering the gRPC metrics: %w", err)
 	}
 	h := b.config.HDS
+	authorizer, err := b.makeAuthorizer()
+	if err != nil {
+		return err
+	}
+	newest, err := b.makeListenerTLS()
+	if err != nil {
+		return err
+	}
 	b.server, err = hds.New(hds.Config{
 		Listen: h.Listen, SocketMode: h.SocketMode, SocketGID: h.SocketGID, MaxStreams: h.MaxStreams,
+		TLS: newest, AllowedIdentities: h.TLS.AllowedIdentities, Authorizer: authorizer,
 		Logger: b.config.Logger.Named("hds"), Metrics: b.metrics,
 		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.StreamServerInterceptor()), grpc.ChainUnaryInterceptor(served.UnaryServerInterceptor())},
 		Register: func(g *grpc.Server) { served.InitializeMetrics(g) },
@@ -214,6 +226,7 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group.Go(func() error { b.ring.run(ctx); return nil })
 	group.Go(func() error { b.drift.run(ctx); return nil })
 	group.Go(func() error { b.transport.watch(ctx, b.config.Logger); return nil })
+	group.Go(func() error { b.listenerTLS.watch(ctx, b.config.Logger); return nil })
 	return group.Wait()
 }
 

@@ -58,6 +58,9 @@ func (r *ring) collect(now time.Time, states map[string]checks.State, streams []
 	for _, s := range streams {
 		out = append(out, r.streamProblems(now, s)...)
 	}
+	if r.access != nil {
+		out = append(out, r.access(now)...)
+	}
 	slices.SortFunc(out, compareProblems)
 	return slices.Compact(out)
 }
@@ -113,6 +116,9 @@ func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem)
 		}
 	} else {
 		delete(r.overdue, s.ID)
+	}
+	if len(s.Denied) > 0 {
+		add("%s", deniedProblem(s))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dropped)) {
 		add("cluster %q is not sent to Envoy %q: %s", name, s.NodeID, s.Dropped[name])

@@ -1,12 +1,10 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +23,9 @@ type transport struct {
 	// socket is the path of the agent's unix socket, if it is reached by one.
 	socket string
 	tls    api.TLSConfig
+	// base is the agent's URL without a path; basic is for a proxy before it.
+	base  string
+	basic *api.HttpBasicAuth
 
 	current atomic.Pointer[http.Transport]
 	// read is what the files held when they were loaded.
@@ -39,17 +40,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // load takes over what the files hold, and tells whether that is new. After an
 // error what was loaded before stays.
 func (t *transport) load() (changed bool, err error) {
-	var now [3][]byte
-	for i, path := range []string{t.tls.CAFile, t.tls.CertFile, t.tls.KeyFile} {
-		if path == "" {
-			continue
-		}
-		if now[i], err = os.ReadFile(path); err != nil {
-			return false, fmt.Errorf("reading the TLS files for Consul: %w", err)
-		}
+	now, err := pemFiles{t.tls.CAFile, t.tls.CertFile, t.tls.KeyFile}.read()
+	if err != nil {
+		return false, fmt.Errorf("reading the TLS files for Consul: %w", err)
 	}
 	old := t.current.Load()
-	if old != nil && bytes.Equal(now[0], t.read[0]) && bytes.Equal(now[1], t.read[1]) && bytes.Equal(now[2], t.read[2]) {
+	if old != nil && equal(now, t.read) {
 		return false, nil
 	}
 	conf := t.tls

@@ -54,10 +54,10 @@ var specs = map[string]spec{
 	"hds.max_streams":            {value: "256", usage: "Most streams that may be open at a time.", check: between(1, 100_000)},
 	"hds.allow_plaintext":        {value: "false", usage: "Permit TCP listeners off loopback without TLS."},
 	"hds.auth":                   {value: "none", usage: "How Envoys prove who they are: none or consul.", words: []string{"none", "consul"}},
-	"hds.tls.cert_file":          {usage: "Certificate of the TCP listeners."},
-	"hds.tls.key_file":           {usage: "Key of the listeners' certificate."},
-	"hds.tls.client_ca_file":     {usage: "CA certificate that signed the certificates of Envoys."},
-	"hds.tls.allowed_identities": {usage: "Globs of the URI or DNS names that a client certificate may hold, separated by commas."},
+	"hds.tls.cert_file":          {usage: "Certificate of the TCP listeners, in PEM; read again when it changes.", check: of(checkFile)},
+	"hds.tls.key_file":           {usage: "Key of the listeners' certificate; read again when it changes.", check: of(checkFile)},
+	"hds.tls.client_ca_file":     {usage: "CA certificates that signed those of Envoys; read again when they change.", check: of(checkFile)},
+	"hds.tls.allowed_identities": {usage: "Globs of the URI or DNS names of which an Envoy's certificate must hold one, separated by commas."},
 
 	"defaults.interval":            {value: "1s", usage: "Pause between two probes.", check: of(probe.CheckDuration)},
 	"defaults.timeout":             {value: "1s", usage: "Time that a probe may take.", check: of(probe.CheckDuration)},
@@ -93,14 +93,9 @@ var (
 // the words that tell it. Such a key is refused unless it has its default:
 // a silently ignored key would be worse. Building it means removing it here.
 var notBuilt = map[string]string{
-	"hds.auth":                   "authentication of Envoys by Consul token",
-	"hds.tls.cert_file":          "TLS of the HDS listeners",
-	"hds.tls.key_file":           "TLS of the HDS listeners",
-	"hds.tls.client_ca_file":     "TLS of the HDS listeners",
-	"hds.tls.allowed_identities": "TLS of the HDS listeners",
-	"telemetry.statsd_address":   "sending metrics to statsd",
-	"telemetry.dogstatsd_addr":   "sending metrics to DogStatsD",
-	"telemetry.dogstatsd_tags":   "sending metrics to DogStatsD",
+	"telemetry.statsd_address": "sending metrics to statsd",
+	"telemetry.dogstatsd_addr": "sending metrics to DogStatsD",
+	"telemetry.dogstatsd_tags": "sending metrics to DogStatsD",
 }
 
 // of makes a check of any value from one of its type.

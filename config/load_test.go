@@ -2,6 +2,7 @@ package config
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -235,6 +236,39 @@ func TestWarnings(t *testing.T) {
 	assert.Equal(t, []string{"Unknown variable", "Check checks.ttl", "Check hds.listen"}, got)
 	assert.Equal(t, []string{"0.0.0.0:8510", "localhost:8512"}, loaded.Config.HDS.Listen)
 	assert.Zero(t, loaded.Config.Checks.OrphanGrace)
+}
+
+// TestWarningsOfAccess warns of what lets strangers in, and of nothing else.
+func TestWarningsOfAccess(t *testing.T) {
+	const off, loop, socket = "0.0.0.0:8510", "127.0.0.1:8510", "unix:///run/x/hds.sock"
+	with := map[string]string{"hds.tls.cert_file": "/c", "hds.tls.key_file": "/k"}
+	for _, c := range []struct {
+		listen, auth, clientCA string
+		tls                    bool
+		want                   string
+	}{
+		{loop, "none", "", false, ""},
+		{loop, "consul", "", false, "tokens cross " + loop + " in plain text"},
+		{loop, "consul", "", true, ""},
+		{loop, "none", "", true, ""},
+		{off, "none", "", true, off + " is off loopback, and hds.tls has no client_ca_file: whoever reaches it may claim to be any Envoy"},
+		{off, "none", "/ca", true, ""},
+		{off, "consul", "", true, ""},
+		{socket, "consul", "", false, ""},
+		{socket, "none", "", true, "hds.listen has no TCP address: hds.tls has no effect on unix sockets"},
+	} {
+		flags := map[string]string{"hds.listen": c.listen, "hds.auth": c.auth, "hds.tls.client_ca_file": c.clientCA}
+		if c.tls {
+			maps.Copy(flags, with)
+		}
+		_, diags := Load(Options{Flags: flags})
+		require.False(t, diags.HasErrors(), "%v", diags)
+		if c.want == "" {
+			assert.Empty(t, diags, "%+v", c)
+		} else if assert.Len(t, diags, 1, "%+v", c) {
+			assert.Contains(t, diags[0].Detail, c.want)
+		}
+	}
 }
 
 func TestConsulAddress(t *testing.T) {

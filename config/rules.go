@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -60,24 +61,46 @@ func (l *loader) checkListening() {
 	seen := map[string]string{}
 	for _, a := range h.Listen {
 		l.checkUnique(seen, listen, a)
-		addr, err := parseTCP(a)
-		if err != nil || h.TLS.CertFile != "" || l.bad[listen] || l.bad["hds.tls.cert_file"] {
-			continue
-		}
-		if !loopback(addr) {
-			l.require(h.AllowPlaintext, []string{listen, "hds.allow_plaintext"},
-				"%s is off loopback: it needs hds.tls, or hds.allow_plaintext = true where the network keeps strangers away", a)
-			if h.AllowPlaintext {
-				l.warn(listen, "%s is off loopback and plain text: whoever reaches it may claim to be any Envoy", a)
-			}
-		}
-		if h.Auth == "consul" {
-			l.warn("hds.auth", "tokens cross %s in plain text", a)
+		if addr, err := parseTCP(a); err == nil && !l.bad[listen] && !l.bad["hds.tls.cert_file"] {
+			l.checkTCP(a, addr)
 		}
 	}
+	l.checkUnused()
 	l.checkUnique(seen, admin, l.config.Admin.Listen)
 	if m := l.config.Admin.MetricsListen; m != "" {
 		l.checkUnique(seen, metrics, m)
+	}
+}
+
+// checkTCP checks what protects a TCP address.
+func (l *loader) checkTCP(address string, addr netip.AddrPort) {
+	const listen = "hds.listen"
+	h := l.config.HDS
+	byToken := h.Auth == "consul"
+	switch {
+	case h.TLS.CertFile != "":
+		if !loopback(addr) && h.TLS.ClientCAFile == "" && !byToken && !l.bad["hds.tls.client_ca_file"] {
+			l.warn(listen, "%s is off loopback, and hds.tls has no client_ca_file: whoever reaches it may claim to be any Envoy", address)
+		}
+		return
+	case !loopback(addr):
+		l.require(h.AllowPlaintext, []string{listen, "hds.allow_plaintext"},
+			"%s is off loopback: it needs hds.tls, or hds.allow_plaintext = true where the network keeps strangers away", address)
+		if h.AllowPlaintext && !byToken {
+			l.warn(listen, "%s is off loopback and plain text: whoever reaches it may claim to be any Envoy", address)
+		}
+	}
+	if byToken {
+		l.warn("hds.auth", "tokens cross %s in plain text", address)
+	}
+}
+
+// checkUnused tells of TLS that no listener uses: unix sockets never do.
+func (l *loader) checkUnused() {
+	h := l.config.HDS
+	isTCP := func(s Listener) bool { return s.Network == "tcp" }
+	if h.TLS.CertFile != "" && !l.bad["hds.listen"] && !slices.ContainsFunc(h.Listeners(), isTCP) {
+		l.warn("hds.tls.cert_file", "hds.listen has no TCP address: hds.tls has no effect on unix sockets")
 	}
 }
 

@@ -219,11 +219,13 @@ func TestFieldsAreTagged(t *testing.T) {
 
 // TestReferenceExamples loads the configurations shown in the reference.
 func TestReferenceExamples(t *testing.T) {
-	src, err := os.ReadFile("../docs/config.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```hcl\n(.*?)```").FindAllSubmatch(src, -1)
-	require.NotEmpty(t, blocks)
-	for _, b := range blocks {
-		load(t, "reference.hcl", string(b[1]))
+	for _, page := range []string{"config.md", "security.md"} {
+		src, err := os.ReadFile("../docs/" + page)
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```hcl\n(.*?)```").FindAllSubmatch(src, -1)
+		require.NotEmpty(t, blocks, page)
+		for _, b := range blocks {
+			load(t, page+".hcl", string(b[1]))
+		}
 	}
 }

@@ -29,20 +29,20 @@ consul {
 # The Envoys of this node.
 hds {
   listen          = ["unix:///run/consul-hds/hds.sock"] # and/or host:port
-  socket_mode     = "0660"                              # who may connect may claim to be any Envoy
+  socket_mode     = "0660"                              # with auth "none", who may connect may claim to be any Envoy
   socket_group    = ""                                  # empty: left alone
   node_ids        = []                                  # globs: which Envoys are node Envoys
   report_interval = "500ms"                             # pause between two reports of an Envoy
   max_streams     = 256
   allow_plaintext = false  # TCP addresses off loopback need tls or this
-  auth            = "none" # "consul" is not built yet
+  auth            = "none" # "consul": streams need a token, x-consul-token
 
-  # Not built yet.
+  # For TCP addresses only. Absolute paths, read again when the files change.
   tls {
     cert_file          = ""
     key_file           = ""
     client_ca_file     = ""
-    allowed_identities = []
+    allowed_identities = [] # globs of URI or DNS names; empty: any certificate of the client CA
   }
 }
 

@@ -35,7 +35,7 @@ func TestARegistrationIsFollowedByAnUpdate(t *testing.T) {
 		assert.Empty(t, r.agent.writes(), "nothing is written before a snapshot shows what is there")
 		r.settle()
 		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, r.agent.writes())
-		assert.Equal(t, checks.State{Status: health.Critical, Output: "out"}, r.States()["hds:a"])
+		assert.Equal(t, checks.State{Status: health.Critical, Output: "out", Wrote: "update", WroteAt: time.Now()}, r.States()["hds:a"])
 		c := r.agent.snapshot().Checks["hds:a"]
 		assert.True(t, checks.Ours(c))
 		assert.Equal(t, "out", c.Output)

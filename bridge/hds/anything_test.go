@@ -122,7 +122,7 @@ func TestAnyMetaAndConfigLeadToSpecifiersThatHurtNobody(t *testing.T) {
 		}
 		derived := probe.Derive(world, rules, nil)
 		plan := NewPlan(PlanConfig{NodeIDs: []string{"n1"}, ReportInterval: interval}, snap, derived.Probes)
-		s := newSession(1, newIdentity(newNode("n1")), "")
+		s := newSession(1, newIdentity(newNode("n1")), "", nil)
 		spec, dropped := s.commit(plan, t0)
 		if len(dropped) > 0 {
 			t.Fatalf("the last guard had to drop %v", dropped)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -71,6 +72,10 @@ type bed struct {
 	// target and options say how a client reaches the server.
 	target  string
 	options []grpc.DialOption
+	// metadata comes along with every stream.
+	metadata metadata.MD
+	// pipe is how raw bytes reach a server in memory.
+	pipe func(context.Context) (net.Conn, error)
 	// shutDown ends the server and returns what Run did. It may be called twice.
 	shutDown func() error
 }
@@ -79,7 +84,10 @@ type bed struct {
 func newBed(t *testing.T, config Config) *bed {
 	t.Helper()
 	b := &bed{t: t, counts: &counts{}}
-	config.Logger, config.Metrics = hclog.NewNullLogger(), b.counts
+	config.Metrics = b.counts
+	if config.Logger == nil {
+		config.Logger = hclog.NewNullLogger()
+	}
 	if config.MaxStreams == 0 {
 		config.MaxStreams = 64
 	}
@@ -121,14 +129,16 @@ func serveWith(t *testing.T, config Config) *bed {
 // serveInMemory runs a server on pipes, for the bubble of a synctest: there all
 // time is the bubble's. The real address is one that the machine does not have,
 // so that the server goes on to try it and nothing else.
-func serveInMemory(t *testing.T) *bed {
+func serveInMemory(t *testing.T) *bed { return serveInMemoryWith(t, Config{}) }
+
+func serveInMemoryWith(t *testing.T, config Config) *bed {
 	t.Helper()
 	pipes := bufconn.Listen(1 << 16)
 	var serving sync.WaitGroup
-	b := newBed(t, Config{
-		Listen:   []string{"192.0.2.1:1"},
-		Register: func(g *grpc.Server) { serving.Go(func() { _ = g.Serve(pipes) }) },
-	})
+	config.Listen = []string{"192.0.2.1:1"}
+	config.Register = func(g *grpc.Server) { serving.Go(func() { _ = g.Serve(pipes) }) }
+	b := newBed(t, config)
+	b.pipe = pipes.DialContext
 	b.target = "passthrough:///pipe"
 	b.options = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipes.DialContext(ctx) })}
 	t.Cleanup(func() {
@@ -175,14 +185,14 @@ type fakeEnvoy struct {
 // dial opens a stream and says nothing on it.
 func (b *bed) dial(calls ...grpc.CallOption) *fakeEnvoy {
 	b.t.Helper()
-	conn, err := grpc.NewClient(b.target, append(b.options,
+	conn, err := grpc.NewClient(b.target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// without growing windows, so that who does not read soon blocks the sender
-		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<16),
+		grpc.WithStaticStreamWindowSize(1 << 16), grpc.WithStaticConnWindowSize(1 << 16),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxMessage)),
-	)...)
+	}, b.options...)...)
 	require.NoError(b.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(context.Background(), b.metadata))
 	e := &fakeEnvoy{t: b.t, specs: make(chan *healthv3.HealthCheckSpecifier, 1000), ended: make(chan error, 1), leave: cancel}
 	e.stream, err = conn.NewStream(ctx, &healthv3.HealthDiscoveryService_ServiceDesc.Streams[0],
 		healthv3.HealthDiscoveryService_StreamHealthCheck_FullMethodName, calls...)

@@ -59,7 +59,7 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		plan, probes := planOf(map[string]map[string]string{"a": asHTTP, "b": asTCP})
 		fewer, _ := planOf(map[string]map[string]string{"b": asTCP})
-		s := newSession(1, newIdentity(newNode("n1")), "peer")
+		s := newSession(1, newIdentity(newNode("n1")), "peer", nil)
 		s.commit(plan, t0)
 		var fr frame
 		word := map[string]bool{}

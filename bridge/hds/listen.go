@@ -30,13 +30,17 @@ func (s *Server) serve(ctx context.Context, g *grpc.Server) error {
 			if l == nil {
 				return err
 			}
-			s.config.Logger.Info("listening for Envoys", "address", addr)
-			if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+			s.config.Logger.Info("listening for Envoys", "address", addr, "tls", l.Addr().Network() == "tcp" && s.config.TLS != nil)
+			if err := g.Serve(bounded{l, s.connections}); !errors.Is(err, grpc.ErrServerStopped) {
 				return err
 			}
 			return nil
 		})
 	}
+	group.Go(func() error {
+		s.refusals.run(ctx)
+		return nil
+	})
 	group.Go(func() error {
 		<-ctx.Done()
 		close(s.done)

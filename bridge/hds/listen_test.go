@@ -88,7 +88,7 @@ func TestTCP(t *testing.T) {
 	assert.Contains(t, b.Streams()[0].Peer, "tcp:127.0.0.1:")
 	b.target = "unix://" + path
 	b.connect("n2").spec()
-	assert.Contains(t, b.Streams()[1].Peer, "unix:")
+	assert.Equal(t, fmt.Sprintf("unix, pid %d uid %d gid %d", os.Getpid(), os.Getuid(), os.Getgid()), b.Streams()[1].Peer)
 }
 
 // TestAnAddressThatDoesNotExistYet listens on an address of TEST-NET-1, which

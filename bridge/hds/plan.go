@@ -2,6 +2,7 @@ package hds
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,15 +42,22 @@ type Plan struct {
 	proxies map[string]bool
 	sidecar map[string][]*probe.Probe
 	node    []*probe.Probe
+	// destinations are the services that sidecars are registered for, by the
+	// sidecar's id, whether they are probed or not.
+	destinations map[string]string
 }
 
 // NewPlan makes the plan for the probes that were derived from a snapshot.
 // The probes have to be in order, and keep it.
 func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *Plan {
-	p := &Plan{config: config, proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}}
+	p := &Plan{config: config, proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}, destinations: map[string]string{}}
 	for id, inst := range snap.Instances {
-		if inst.Kind == catalog.KindConnectProxy {
-			p.proxies[id] = true
+		if inst.Kind != catalog.KindConnectProxy {
+			continue
+		}
+		p.proxies[id] = true
+		if inst.Proxy != nil && snap.Instances[inst.Proxy.DestinationServiceID] != nil {
+			p.destinations[id] = snap.Instances[inst.Proxy.DestinationServiceID].Service
 		}
 	}
 	for _, pr := range probes {
@@ -75,6 +83,24 @@ func (p *Plan) assign(node *corev3.Node) (Kind, []*probe.Probe) {
 		return NodeEnvoy, p.node
 	}
 	return UnknownEnvoy, nil
+}
+
+// services are those that an Envoy speaks for, in order: what its token has to
+// be allowed to write. A sidecar speaks for its destination also while that is
+// not probed. Without a plan nobody speaks for anything.
+func (p *Plan) services(node *corev3.Node) (out []string) {
+	if p == nil {
+		return nil
+	}
+	kind, probes := p.assign(node)
+	for _, pr := range probes {
+		out = append(out, pr.Service)
+	}
+	if name, ok := p.destinations[node.GetId()]; ok && kind == SidecarEnvoy {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // serves says whether the node is of the namespace and partition that the

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -27,40 +26,15 @@ import (
 // (facts/envoy-hds.md 0.21).
 const maxMessage = 32 << 20
 
-// Metrics is what the server tells of itself.
-type Metrics interface {
-	// StreamRefused counts a stream that was not let in.
-	StreamRefused(reason string)
-	// StreamOpened and StreamEnded count streams.
-	StreamOpened()
-	StreamEnded()
-	// ReportChanged, ReportUnchanged and ReportInvalid count reports.
-	ReportChanged()
-	ReportUnchanged()
-	ReportInvalid()
-	// SpecifierSent counts a specifier that was written to a stream.
-	SpecifierSent()
-	// GuardDropped counts clusters that the last guard left out.
-	GuardDropped(n int)
-}
-
-// Config is what a server needs.
-type Config struct {
-	// Listen are unix:// paths and host:port addresses.
-	Listen []string
-	// SocketMode is the mode of unix sockets, SocketGID their group; negative
-	// leaves the group alone.
-	SocketMode uint32
-	SocketGID  int
-	// MaxStreams bounds the open streams.
-	MaxStreams int
-	Logger     hclog.Logger
-	Metrics    Metrics
-	// Options are further options of the gRPC server, such as interceptors.
-	Options []grpc.ServerOption
-	// Register, if set, is called with the gRPC server before it serves.
-	Register func(*grpc.Server)
-}
+const (
+	// maxMetadata bounds what may come along with a stream.
+	maxMetadata = 16 << 10
+	// spareConnections are those allowed beside twice as many as streams: an Envoy
+	// has one, and for a moment two.
+	spareConnections = 16
+	// connectionIdle is how long a connection may be open without a stream.
+	connectionIdle = 30 * time.Second
+)
 
 // Server serves HDS. Its methods may be called from any goroutine.
 type Server struct {
@@ -68,6 +42,9 @@ type Server struct {
 
 	config Config
 	plan   atomic.Pointer[Plan]
+	// refusals and connections are those of all listeners.
+	refusals    *refusals
+	connections *connections
 	// done is closed when the streams are to end.
 	done chan struct{}
 	// updates holds a signal as long as there is news.
@@ -81,20 +58,25 @@ type Server struct {
 	sessions []*open
 	dirty    map[string]bool
 	waiting  map[string]error
+	// authErr is why the newest question about a token, at authAt, has no answer.
+	authErr error
+	authAt  time.Time
 }
 
-// open is an open stream: its state and how to wake its handler.
+// open is an open stream: its state, and how to tell it of a new plan.
 type open struct {
 	session *session
-	wake    func()
+	replan  func()
 }
 
 // New makes a server; it listens when Run is called.
 func New(config Config) (*Server, error) {
-	if len(config.Listen) == 0 {
-		return nil, errors.New("no address to listen on")
+	if err := config.check(); err != nil {
+		return nil, err
 	}
+	r := newRefusals(config.Logger, config.Metrics)
 	s := &Server{
+		refusals: r, connections: &connections{most: 2*int64(config.MaxStreams) + spareConnections, refusals: r},
 		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
 		dirty: map[string]bool{}, waiting: map[string]error{},
 	}
@@ -110,8 +92,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxMetadata),
+		grpc.Creds(s.handshakes()),
 		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: connectionIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}, s.config.Options...)...)
 	healthv3.RegisterHealthDiscoveryServiceServer(g, s)
@@ -128,7 +112,7 @@ func (s *Server) SetPlan(p *Plan) {
 	s.plan.Store(p)
 	for _, o := range s.all() {
 		o.session.differs(p) // learns what the Envoy is now
-		o.wake()
+		o.replan()
 	}
 }
 
@@ -164,6 +148,9 @@ func (s *Server) Observations(p *probe.Probe) []Observation {
 func (s *session) observes(p *probe.Probe) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.may(p.Service) {
+		return false
+	}
 	if s.kind == NodeEnvoy {
 		return p.ByNode
 	}
@@ -214,11 +201,11 @@ func (s *Server) leave() {
 }
 
 // open adds a stream.
-func (s *Server) open(ident identity, peer string, wake func()) *session {
+func (s *Server) open(ident identity, peer string, allowed map[string]bool, replan func()) *session {
 	s.mu.Lock()
 	s.next++
-	ses := newSession(s.next, ident, peer)
-	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, wake: wake})
+	ses := newSession(s.next, ident, peer, allowed)
+	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, replan: replan})
 	s.mu.Unlock()
 
 	if plan := s.plan.Load(); plan != nil {
@@ -293,6 +280,9 @@ type Stream struct {
 	Probes int
 	// LastReport is zero before the first.
 	LastReport time.Time
+	// Denied are the services that the Envoy is to observe and its token may not
+	// write: it is not asked about them, and not heard.
+	Denied []string
 	// Dropped are the clusters that the last guard refused, with the reason.
 	Dropped map[string]error
 }
@@ -313,7 +303,7 @@ func (s *session) info() Stream {
 	return Stream{
 		ID: s.id, NodeID: s.identity.node.GetId(), Kind: s.kind, Peer: s.peer, Envoy: s.identity.version,
 		Applied: s.specified && s.unapplied.IsZero(), Unapplied: s.unapplied,
-		Probes: len(s.order), LastReport: s.lastReport, Dropped: s.dropped,
+		Probes: len(s.order), LastReport: s.lastReport, Dropped: s.dropped, Denied: s.denied(),
 	}
 }
 

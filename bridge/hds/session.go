@@ -24,6 +24,9 @@ type session struct {
 
 	mu   sync.Mutex
 	kind Kind
+	// allowed says of each service that was asked for whether the stream's token
+	// may write it; nil is a stream without a token, which may observe all.
+	allowed map[string]bool
 	// endpoints are the clusters of the newest specifier, by name; order is their
 	// order in it.
 	endpoints map[string]*endpoint
@@ -80,9 +83,9 @@ type endpoint struct {
 // errHarmful marks what the last guard refused.
 var errHarmful = errors.New("it would harm the Envoy")
 
-func newSession(id uint64, ident identity, peer string) *session {
+func newSession(id uint64, ident identity, peer string, allowed map[string]bool) *session {
 	return &session{
-		id: id, identity: ident, peer: peer, kind: UnknownEnvoy,
+		id: id, identity: ident, peer: peer, kind: UnknownEnvoy, allowed: allowed,
 		endpoints: map[string]*endpoint{}, leaving: map[string]bool{}, unsettled: map[string]*endpoint{},
 	}
 }
@@ -91,8 +94,7 @@ func newSession(id uint64, ident identity, peer string) *session {
 func (s *session) differs(p *Plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var probes []*probe.Probe
-	s.kind, probes = p.assign(s.identity.node)
+	probes := s.assign(p)
 	if !s.specified || s.interval != p.config.ReportInterval {
 		return true
 	}
@@ -110,8 +112,7 @@ func (s *session) differs(p *Plan) bool {
 func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier, map[string]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var probes []*probe.Probe
-	s.kind, probes = p.assign(s.identity.node)
+	probes := s.assign(p)
 	s.interval, s.specified, s.reread = p.config.ReportInterval, true, true
 	s.sent = now
 

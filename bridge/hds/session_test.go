@@ -62,7 +62,7 @@ type envoy struct {
 }
 
 func newEnvoy(t *testing.T) *envoy {
-	return &envoy{t: t, s: newSession(1, newIdentity(newNode("n1")), "peer"), now: t0}
+	return &envoy{t: t, s: newSession(1, newIdentity(newNode("n1")), "peer", nil), now: t0}
 }
 
 type echo struct {

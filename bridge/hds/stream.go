@@ -9,7 +9,6 @@ import (
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -43,6 +42,7 @@ type stream struct {
 	server  *Server
 	grpc    grpc.ServerStream
 	session *session
+	token   Token
 	// end ends the stream with a cause.
 	end context.CancelCauseFunc
 	// slot holds the newest specifier that is not sent yet.
@@ -50,46 +50,63 @@ type stream struct {
 	// poke wakes the handler: the plan changed, or a held back cluster is free.
 	poke  chan struct{}
 	pacer pacer
+	// replanned wakes who keeps the stream authorized.
+	replanned chan struct{}
 }
 
 // StreamHealthCheck implements the Health Discovery Service. It returns when
 // the Envoy ends the stream, when it misbehaves, or when the server shuts down.
 func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealthCheckServer) error {
+	peer := peerName(g.Context())
 	if !s.admit() {
-		s.config.Metrics.StreamRefused("max_streams")
-		return status.Errorf(codes.ResourceExhausted, "consul-hds serves at most %d streams", s.config.MaxStreams)
+		return s.refuse(peer, refused(reasonStreams, codes.ResourceExhausted, fmt.Errorf("consul-hds serves at most %d streams", s.config.MaxStreams)))
 	}
 	defer s.leave()
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	st := &stream{server: s, grpc: g, end: cancel, slot: make(chan *healthv3.HealthCheckSpecifier, 1), poke: make(chan struct{}, 1)}
+	st := &stream{
+		server: s, grpc: g, end: cancel, slot: make(chan *healthv3.HealthCheckSpecifier, 1),
+		poke: make(chan struct{}, 1), replanned: make(chan struct{}, 1),
+	}
 
 	var f frame
-	ident, err := st.first(ctx, &f)
-	if errors.Is(err, errShuttingDown) {
-		return status.Error(codes.Unavailable, err.Error())
-	}
+	ident, allowed, err := st.enter(ctx, &f)
 	if err != nil {
-		s.config.Metrics.StreamRefused("first_message")
-		s.config.Logger.Warn("refusing a stream", "peer", peerName(g.Context()), "error", err)
-		return status.Error(codes.InvalidArgument, err.Error())
+		return s.refuse(peer, err)
 	}
-	if !s.welcome(ident) {
-		s.config.Metrics.StreamRefused("strangers")
-		return status.Errorf(codes.ResourceExhausted, "half of the %d streams are those of unknown Envoys already", s.config.MaxStreams)
-	}
-	st.session = s.open(ident, peerName(g.Context()), st.wake)
+	st.session = s.open(ident, peer, allowed, st.replan)
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
+	var no *refusal
 	switch {
-	case errors.Is(err, errShuttingDown):
-		return status.Error(codes.Unavailable, err.Error())
+	case errors.As(err, &no), errors.Is(err, errShuttingDown):
+		return s.refuse(peer, err)
 	case errors.Is(err, errBadReport):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, errSendBlocked):
 		return status.Error(codes.DeadlineExceeded, err.Error())
 	}
 	return nil
+}
+
+// enter finds out who wants to come in, and with which rights. Nothing that a
+// stream says is read before its token is known to exist.
+func (st *stream) enter(ctx context.Context, f *frame) (ident identity, allowed map[string]bool, err error) {
+	s := st.server
+	if st.token, err = s.authenticate(ctx); err != nil {
+		return ident, nil, err
+	}
+	if ident, err = st.first(ctx, f); err != nil {
+		if errors.Is(err, errShuttingDown) {
+			return ident, nil, err
+		}
+		return ident, nil, refused(reasonFirst, codes.InvalidArgument, err)
+	}
+	if !s.welcome(ident) {
+		return ident, nil, refused(reasonStrangers, codes.ResourceExhausted, fmt.Errorf("half of the %d streams are those of unknown Envoys already", s.config.MaxStreams))
+	}
+	allowed, err = s.authorize(ctx, st.token, ident)
+	return ident, allowed, err
 }
 
 // first waits for the health check request that begins a stream.
@@ -137,7 +154,8 @@ func (st *stream) serve(ctx context.Context, f *frame) error {
 	*f = frame{} // the first message is of no more use
 	go st.read(f)
 	go st.send(ctx)
-	st.wake()
+	go st.keepAuthorized(ctx)
+	st.replan()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -158,7 +176,7 @@ func (st *stream) serve(ctx context.Context, f *frame) error {
 // the handler may sleep. poked says that there may be a change.
 func (st *stream) step(now time.Time, poked bool) time.Duration {
 	plan := st.server.plan.Load()
-	if plan == nil || !st.session.differs(plan) {
+	if plan == nil || !st.session.differs(plan) || st.session.undecided(plan) {
 		return time.Hour
 	}
 	if poked {
@@ -236,6 +254,15 @@ func (st *stream) wake() {
 	}
 }
 
+// replan tells the stream's roles of a new plan.
+func (st *stream) replan() {
+	select {
+	case st.replanned <- struct{}{}:
+	default:
+	}
+	st.wake()
+}
+
 // pacer decides when a changed specifier goes out. The zero value has sent
 // nothing yet.
 type pacer struct {
@@ -262,11 +289,3 @@ func (p *pacer) wait(now time.Time) time.Duration {
 
 // sent notes that a specifier went out with all changes so far.
 func (p *pacer) sent(now time.Time) { *p = pacer{last: now} }
-
-func peerName(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil {
-		return ""
-	}
-	return p.Addr.Network() + ":" + p.Addr.String()
-}

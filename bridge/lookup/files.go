@@ -26,13 +26,15 @@ const (
 // than 1 MiB.
 func NewFiles() *Table[[]byte] {
 	return New(Config[[]byte]{
-		Fetch: func(_ context.Context, path string, _ []byte) ([]byte, error) { return readFile(path) },
+		Fetch: func(_ context.Context, path string, _ []byte) ([]byte, error) { return ReadFile(path) },
 		Equal: bytes.Equal,
 		Every: filesEvery, Timeout: filesTimeout,
 	})
 }
 
-func readFile(path string) ([]byte, error) {
+// ReadFile reads a regular file of 1 byte to 1 MiB, and never hangs on one that
+// is not.
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", path, bare(err))

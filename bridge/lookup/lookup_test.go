@@ -204,12 +204,12 @@ func TestFilesThatAreNone(t *testing.T) {
 	for name, want := range map[string]string{
 		"missing": "no such file or directory", "empty": "it is empty", "large": "larger than 1 MiB", "fifo": "no regular file", ".": "no regular file",
 	} {
-		_, err := readFile(path(name))
+		_, err := ReadFile(path(name))
 		require.Error(t, err, name)
 		assert.Contains(t, err.Error(), want)
 	}
 	for _, name := range []string{"good", "link"} {
-		b, err := readFile(path(name))
+		b, err := ReadFile(path(name))
 		require.NoError(t, err)
 		assert.Equal(t, "x", string(b))
 	}

@@ -115,6 +115,13 @@ func readCerts(b []byte) ([]byte, error) {
 	return clean, checkKeyType(certs[0].PublicKey)
 }
 
+// Certificates reads the certificates of a PEM file as strictly as those of
+// probes: no block is passed over.
+func Certificates(b []byte) ([]*x509.Certificate, error) {
+	out, _, err := certificates(b)
+	return out, err
+}
+
 // certificates reads the certificates of a PEM file, each by itself, and writes
 // them anew, without what may stand between them.
 func certificates(b []byte) (out []*x509.Certificate, clean []byte, err error) {

@@ -76,7 +76,7 @@ func newHDSFamilies() hdsFamilies {
 		observers:           newGaugeVec("observers", "Envoys with an open HDS stream.", "kind"),
 		streamsOpened:       newCounter("streams_opened_total", "HDS streams accepted."),
 		streamsEnded:        newCounter("streams_ended_total", "Accepted HDS streams that have ended."),
-		streamsRefused:      newCounterVec("streams_refused_total", "HDS streams refused.", "reason"),
+		streamsRefused:      newCounterVec("streams_refused_total", "HDS streams, and connections before them, that were refused.", "reason"),
 		reports:             newCounterVec("reports_total", "Reports received from Envoys.", "result"),
 		specifiersSent:      newCounter("specifiers_sent_total", "Specifiers sent to Envoys."),
 		specifiersOverdue:   newCounter("specifiers_overdue_total", "Specifiers that an Envoy did not apply in time."),
@@ -125,6 +125,7 @@ func (f *families) all() []prometheus.Collector {
 func (f *families) preset() {
 	preset(f.snapshotReads.WithLabelValues, "ok", "error")
 	preset(f.reloads.WithLabelValues, "ok", "error")
+	preset(f.streamsRefused.WithLabelValues, "max_streams", "strangers", "first_message", "connections", "tls", "identity", "token", "permission", "consul")
 	preset(f.transitions.WithLabelValues, "passing", "warning", "critical")
 	preset(f.problems.WithLabelValues, "meta", "config", "consul", "envoy")
 	preset(f.probes.WithLabelValues, "http", "tcp", "grpc")

@@ -141,6 +141,7 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 		Consul: consulConfig(c),
 		HDS: bridge.HDSConfig{
 			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
+			Auth: c.HDS.Auth, TLS: listenerTLS(c),
 		},
 		Admin:      bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
 		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded),
@@ -156,6 +157,14 @@ func consulConfig(c *config.Config) bridge.ConsulConfig {
 		NodeName: c.Consul.NodeName, NodeAddress: c.Consul.NodeAddress, PollInterval: c.Consul.PollInterval,
 		CAFile: c.Consul.TLS.CAFile, CertFile: c.Consul.TLS.CertFile, KeyFile: c.Consul.TLS.KeyFile,
 		ServerName: c.Consul.TLS.ServerName, SkipVerify: c.Consul.TLS.SkipVerify,
+	}
+}
+
+// listenerTLS is the TLS of the TCP addresses that Envoys connect to.
+func listenerTLS(c *config.Config) bridge.HDSTLSConfig {
+	t := c.HDS.TLS
+	return bridge.HDSTLSConfig{
+		CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile, AllowedIdentities: t.AllowedIdentities,
 	}
 }
 

@@ -20,6 +20,8 @@ func changedFixed(running, loaded *config.Config) []string {
 		{"hds.socket_mode", running.HDS.SocketMode, loaded.HDS.SocketMode},
 		{"hds.socket_group", running.HDS.SocketGroup, loaded.HDS.SocketGroup},
 		{"hds.max_streams", running.HDS.MaxStreams, loaded.HDS.MaxStreams},
+		{"hds.auth", running.HDS.Auth, loaded.HDS.Auth},
+		{"hds.tls", running.HDS.TLS, loaded.HDS.TLS},
 		{"checks.on_shutdown", running.Checks.OnShutdown, loaded.Checks.OnShutdown},
 		{"admin", running.Admin, loaded.Admin},
 	}

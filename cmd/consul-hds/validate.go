@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/consul-hds/consul-hds/bridge"
 	"github.com/consul-hds/consul-hds/config"
 )
 
@@ -11,7 +12,8 @@ Usage: consul-hds validate [options] [FILE-OR-DIRECTORY ...]
 
   Checks a configuration as the agent would read it, with the environment and
   the flags given. All faults are told at once, with their places. Nothing is
-  contacted, and the files that the configuration names are not read.
+  contacted. Of the files that the configuration names, those of hds.tls are
+  read, as the agent does not start without them; no others are.
 
   Exits with 0 if the configuration is valid, otherwise with 2.
 `
@@ -24,7 +26,12 @@ func runValidate(args []string, env environment) int {
 		return code
 	}
 	options.Paths = append(options.Paths, fs.Args()...)
-	if _, ok := loadConfig(*options, env); !ok {
+	loaded, ok := loadConfig(*options, env)
+	if !ok {
+		return exitUsage
+	}
+	if err := bridge.CheckListenerTLS(listenerTLS(loaded.Config)); err != nil {
+		fmt.Fprintf(env.stderr, "Error: Invalid hds.tls\n\n%s.\n", err)
 		return exitUsage
 	}
 	fmt.Fprintln(env.stdout, "The configuration is valid.")

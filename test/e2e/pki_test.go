@@ -56,6 +56,20 @@ func (a *authority) pool() *x509.CertPool {
 // the certificate and of its key.
 func (a *authority) issue(names ...string) (cert, key string) {
 	a.t.Helper()
+	return a.issueAs(names[0], func(tmpl *x509.Certificate) {
+		for _, n := range names {
+			if ip := net.ParseIP(n); ip != nil {
+				tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
+			} else {
+				tmpl.DNSNames = append(tmpl.DNSNames, n)
+			}
+		}
+	})
+}
+
+// issueAs makes a certificate of what change makes of it, in files of that name.
+func (a *authority) issueAs(name string, change func(*x509.Certificate)) (cert, key string) {
+	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	tmpl := &x509.Certificate{
@@ -63,18 +77,12 @@ func (a *authority) issue(names ...string) (cert, key string) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	for _, n := range names {
-		if ip := net.ParseIP(n); ip != nil {
-			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
-		} else {
-			tmpl.DNSNames = append(tmpl.DNSNames, n)
-		}
-	}
+	change(tmpl)
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &private.PublicKey, a.key)
 	require.NoError(a.t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(a.t, err)
-	return a.write("cert"+names[0]+".pem", "CERTIFICATE", der), a.write("key"+names[0]+".pem", "PRIVATE KEY", keyDER)
+	return a.write("cert"+name+".pem", "CERTIFICATE", der), a.write("key"+name+".pem", "PRIVATE KEY", keyDER)
 }
 
 func (a *authority) write(name, kind string, der []byte) string {

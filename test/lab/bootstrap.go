@@ -1,9 +1,9 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 
+	"github.com/consul-hds/consul-hds/bootstrap"
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // which the bootstraps hold as Any
 	"google.golang.org/protobuf/encoding/protojson"
@@ -28,17 +28,16 @@ func DecodeBootstrap(text []byte) (*bootstrapv3.Bootstrap, error) {
 	return bootstrap, nil
 }
 
-// HDSClient is the part of a bootstrap that makes the lab's Envoys clients of a
-// daemon at addr: what other bootstraps are to have as well, since with this one
-// all the end-to-end tests are run.
+// HDSClient is the part of a bootstrap that makes an Envoy a client of a daemon at
+// addr, as the command bootstrap writes it.
 func HDSClient(addr string) (*bootstrapv3.Bootstrap, error) {
-	client, err := hdsClient(addr)
+	a, err := bootstrap.New(bootstrap.Options{Address: addr})
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(client)
+	text, err := a.Overlay()
 	if err != nil {
-		return nil, fmt.Errorf("writing a bootstrap: %w", err)
+		return nil, err
 	}
 	return DecodeBootstrap(text)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestDecodeBootstrap(t *testing.T) {
-	overlay, err := bootstrapOverlay(EnvoyOptions{HDSAddr: "unix:///run/hds.sock"}, 9901)
+	overlay, err := EnvoyOptions{NodeID: "a", HDSAddr: "unix:///run/hds.sock"}.observe([]byte("{}"))
 	require.NoError(t, err)
 	got, err := DecodeBootstrap(overlay)
 	require.NoError(t, err)

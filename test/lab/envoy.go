@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -30,6 +29,8 @@ type EnvoyOptions struct {
 	// HDSAddr is where the daemon listens: unix:///path or host:port. Empty is
 	// an Envoy without HDS.
 	HDSAddr string
+	// HDSAuth is how it proves who it is.
+	HDSAuth HDSAuth
 	// Version is an exact Envoy version; empty takes what EnvoyBinary finds.
 	Version string
 	// LogLevel is Envoy's; "info" when empty.
@@ -87,6 +88,9 @@ func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error)
 	if len(base) == 0 {
 		base = []byte("{}")
 	}
+	if base, err = opts.observe(base); err != nil {
+		return nil, err
+	}
 	file := l.Path(name + ".json")
 	if err := os.WriteFile(file, base, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the bootstrap of %s: %w", name, err)
@@ -109,8 +113,8 @@ func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error)
 // object is a JSON object.
 type object = map[string]any
 
-// bootstrapOverlay is the part of the bootstrap that the lab writes: admin,
-// node and HDS client, as JSON (which is YAML).
+// bootstrapOverlay is the part of the bootstrap that the lab writes: admin and
+// node, as JSON (which is YAML).
 func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
 	overlay := object{}
 	if len(opts.Overlay) > 0 {
@@ -129,32 +133,20 @@ func bootstrapOverlay(opts EnvoyOptions, adminPort int) ([]byte, error) {
 		}
 		overlay["node"] = node
 	}
-	if opts.HDSAddr != "" {
-		client, err := hdsClient(opts.HDSAddr)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(overlay, client)
-	}
 	return json.Marshal(overlay)
 }
 
-// hdsClient is the part of a bootstrap that makes an Envoy a client of the daemon
-// at addr, as the command bootstrap has it.
-func hdsClient(addr string) (object, error) {
-	a, err := bootstrap.New(bootstrap.Options{Address: addr})
+// observe makes the Envoy of a bootstrap an HDS client, as the command bootstrap
+// does.
+func (o EnvoyOptions) observe(base []byte) ([]byte, error) {
+	if o.HDSAddr == "" {
+		return base, nil
+	}
+	a, err := bootstrap.New(bootstrap.Options{Address: o.HDSAddr, NodeID: o.NodeID, TLS: o.HDSAuth.TLS, Token: o.HDSAuth.Token})
 	if err != nil {
 		return nil, err
 	}
-	text, err := a.Overlay()
-	if err != nil {
-		return nil, err
-	}
-	var client object
-	if err := json.Unmarshal(text, &client); err != nil {
-		return nil, fmt.Errorf("reading the overlay: %w", err)
-	}
-	return client, nil
+	return a.AddTo(base)
 }
 
 func socketAddress(host string, port int) object {

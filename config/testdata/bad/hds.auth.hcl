@@ -1,4 +1,4 @@
-# error: authentication of Envoys by Consul token is not built yet
+# error: one of none, consul
 hds {
-  auth = "consul" # here
+  auth = "mtls" # here
 }
