@@ -84,7 +84,7 @@ func TestSidecarsObserveByTheBootstrapCommand(t *testing.T) {
 			return nil
 		})
 	}
-	assert.True(t, strings.HasPrefix(w.observer("web-1-sidecar-proxy").Peer, "unix:"))
+	assert.True(t, strings.HasPrefix(w.observer("web-1-sidecar-proxy").Peer, "unix, pid "))
 	assert.True(t, strings.HasPrefix(w.observer("web-2-sidecar-proxy").Peer, "tcp:"))
 }
 
