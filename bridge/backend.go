@@ -3,12 +3,15 @@ package bridge
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/consul-hds/consul-hds/bridge/admin"
+	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/bridge/probe"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 var (
@@ -42,13 +45,40 @@ func (b backend) Status() admin.Status {
 		Consul:  admin.Consul{Address: b.config.Consul.Address, Synced: h.Synced, LastSync: h.LastSync, Error: h.Err},
 	}
 	for _, o := range b.server.Streams() {
-		s.Observers = append(s.Observers, admin.Observer{
-			NodeID: o.NodeID, Kind: string(o.Kind), Peer: o.Peer, Envoy: o.Envoy,
-			Applied: o.Applied, Probes: o.Probes, LastReport: o.LastReport,
-		})
+		s.Observers = append(s.Observers, observer(o))
 	}
 	b.ring.describe(&s)
 	return s
+}
+
+func observer(o hds.Stream) admin.Observer {
+	return admin.Observer{
+		NodeID: o.NodeID, Kind: string(o.Kind), Peer: o.Peer, Envoy: o.Envoy,
+		Applied: o.Applied, Probes: o.Probes, LastReport: o.LastReport,
+	}
+}
+
+// Observer tells what was said last with an Envoy.
+func (b backend) Observer(nodeID string) (admin.Exchange, error) {
+	e, ok, err := b.server.Exchange(nodeID)
+	if !ok {
+		return admin.Exchange{}, fmt.Errorf("%w: no Envoy with the node id %.200q has a stream", admin.ErrNotFound, nodeID)
+	}
+	if err != nil {
+		return admin.Exchange{}, err
+	}
+	out := admin.Exchange{Observer: observer(e.Stream), SpecifierSent: e.Sent}
+	if e.Specifier != nil {
+		if out.Specifier, err = protojson.Marshal(e.Specifier); err != nil {
+			return out, fmt.Errorf("writing the specifier: %w", err)
+		}
+	}
+	if e.Report != nil {
+		if out.Report, err = protojson.Marshal(e.Report); err != nil {
+			return out, fmt.Errorf("writing the report: %w", err)
+		}
+	}
+	return out, nil
 }
 
 // describe tells of a comparison, if there was any.

@@ -66,5 +66,8 @@ func decode(response *http.Response, out any) error {
 	if err := decoder.Decode(&refused); err != nil || refused.Error == "" {
 		return fmt.Errorf("unexpected answer: %s", response.Status)
 	}
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%w: %s", ErrNotFound, strings.TrimPrefix(refused.Error, ErrNotFound.Error()+": "))
+	}
 	return fmt.Errorf("%s: %s", response.Status, refused.Error)
 }

@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Explanation is what GET /v1/explain/<service id or check id> shows: why the
 // checks of an instance are what they are, or why it has none.
@@ -36,6 +39,18 @@ type Link struct {
 	Text   string `json:"text"`
 	// Details are lines of their own, such as attributes or observers.
 	Details []string `json:"details,omitempty"`
+}
+
+// Exchange is what GET /v1/observers/<node id> shows: what was said last on the
+// newest stream of an Envoy. The messages are Envoy's, in the JSON form of
+// protobuf; secrets in the specifier are hidden.
+type Exchange struct {
+	Observer
+	// SpecifierSent is left out, and Specifier null, before the first.
+	SpecifierSent time.Time       `json:"specifier_sent,omitzero"`
+	Specifier     json.RawMessage `json:"specifier"`
+	// Report is null before the first.
+	Report json.RawMessage `json:"report"`
 }
 
 // finished returns e as it is shown: with its schema, and no list null.

@@ -29,6 +29,8 @@ type Backend interface {
 	// Explain tells why the checks of an instance are what they are; id is that of
 	// a service or of a check.
 	Explain(ctx context.Context, id string) (Explanation, error)
+	// Observer tells what was said last with the Envoy of a node id.
+	Observer(nodeID string) (Exchange, error)
 	// Reload reads the config again. After an error the old one goes on.
 	Reload() error
 }
@@ -126,6 +128,7 @@ func (s *Server) Handler() http.Handler {
 	all := s.publicRoutes()
 	all["/v1/status"] = get(s.status)
 	all["/v1/explain/"] = get(s.explain)
+	all["/v1/observers/"] = get(s.observer)
 	all["/v1/reload"] = route{method: http.MethodPut, handler: jsonHandler(s.reload)}
 	if s.config.EnableDebug {
 		addProfiles(all)
@@ -162,10 +165,20 @@ func (s *Server) status(*http.Request) (any, error) { return s.config.Backend.St
 
 func (s *Server) explain(r *http.Request) (any, error) {
 	e, err := s.config.Backend.Explain(r.Context(), strings.TrimPrefix(r.URL.Path, "/v1/explain/"))
+	return e.finished(), coded(err)
+}
+
+func (s *Server) observer(r *http.Request) (any, error) {
+	e, err := s.config.Backend.Observer(strings.TrimPrefix(r.URL.Path, "/v1/observers/"))
+	return e, coded(err)
+}
+
+// coded gives an error of the backend its status code.
+func coded(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return nil, failure{http.StatusNotFound, err}
+		return failure{http.StatusNotFound, err}
 	}
-	return e.finished(), err
+	return err
 }
 
 func (s *Server) reload(*http.Request) (any, error) {

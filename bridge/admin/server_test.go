@@ -34,6 +34,12 @@ func (b *fakeBackend) Explain(_ context.Context, id string) (Explanation, error)
 	}
 	return Explanation{ID: id, Conclusion: "so it is"}, nil
 }
+func (b *fakeBackend) Observer(id string) (Exchange, error) {
+	if id != "node/1" {
+		return Exchange{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return Exchange{Report: json.RawMessage(`{"a":1}`)}, nil
+}
 func (b *fakeBackend) Reload() error { b.reloads.Add(1); return b.reload }
 
 func fakeMetrics(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("some_metric 1\n")) }
@@ -222,4 +228,16 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestIDsInPathsMayHoldSlashes(t *testing.T) {
+	h := newServer(t, &fakeBackend{}, false).Handler()
+	for path, want := range map[string]int{
+		"/v1/explain/web/1": 200, "/v1/explain/web%2F1": 200, "/v1/explain/web": 404, "/v1/explain/": 404,
+		"/v1/observers/node/1": 200, "/v1/observers/node%2F1": 200, "/v1/observers/x": 404,
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil))
+		assert.Equal(t, want, w.Code, path)
+	}
 }

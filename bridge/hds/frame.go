@@ -1,6 +1,9 @@
 package hds
 
 import (
+	"slices"
+	"sync"
+
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -17,6 +20,16 @@ type frame struct {
 	equal bool
 	// any says that there was a message at all: an empty one is a message too.
 	any bool
+	// mu is held while last is written to, and while another goroutine than the
+	// stream's reader looks at it.
+	mu sync.Mutex
+}
+
+// copied is a copy of the newest message, for any goroutine.
+func (f *frame) copied() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.last)
 }
 
 // take makes the message of these segments the frame's newest.
@@ -25,6 +38,8 @@ func (f *frame) take(data mem.BufferSlice) {
 		f.equal = true
 		return
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.any, f.equal = true, false
 	f.last = f.last[:0]
 	for _, seg := range data {

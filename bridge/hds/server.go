@@ -201,10 +201,11 @@ func (s *Server) leave() {
 }
 
 // open adds a stream.
-func (s *Server) open(ident identity, peer string, allowed map[string]bool, replan func()) *session {
+func (s *Server) open(ident identity, peer string, allowed map[string]bool, replan func(), f *frame) *session {
 	s.mu.Lock()
 	s.next++
 	ses := newSession(s.next, ident, peer, allowed)
+	ses.frame = f
 	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, replan: replan})
 	s.mu.Unlock()
 

@@ -21,6 +21,8 @@ type session struct {
 	id       uint64
 	identity identity
 	peer     string
+	// frame holds the newest report.
+	frame *frame
 
 	mu   sync.Mutex
 	kind Kind

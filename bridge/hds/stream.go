@@ -74,7 +74,7 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 	if err != nil {
 		return s.refuse(peer, err)
 	}
-	st.session = s.open(ident, peer, allowed, st.replan)
+	st.session = s.open(ident, peer, allowed, st.replan, &f)
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
 	var no *refusal

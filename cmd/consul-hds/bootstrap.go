@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mattn/go-isatty"
-
 	"github.com/consul-hds/consul-hds/bootstrap"
 	"github.com/consul-hds/consul-hds/config"
 )
@@ -126,7 +124,7 @@ func readToken(file string) (string, error) {
 // complete completes the bootstrap on stdin. Nothing is written unless all of
 // it can be.
 func complete(a *bootstrap.Addition, env environment) int {
-	if f, ok := env.stdin.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+	if terminal(env.stdin) {
 		fmt.Fprint(env.stderr, "The bootstrap is read from stdin, which is a terminal: pipe it, as in\n\n"+
 			"    consul connect envoy -sidecar-for web-1 -bootstrap | consul-hds bootstrap\n\n"+
 			"or see \"consul-hds help bootstrap\".\n")

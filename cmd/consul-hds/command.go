@@ -48,6 +48,7 @@ func commands() []command {
 	return []command{
 		{name: "agent", synopsis: "Run the daemon", run: runAgent},
 		{name: "status", synopsis: "Show what a running daemon does", run: runStatus},
+		{name: "explain", synopsis: "Explain why a check is what it is", run: runExplain},
 		{name: "bootstrap", synopsis: "Make an Envoy an observer, by its bootstrap", run: runBootstrap},
 		{name: "cleanup", synopsis: "Remove every check that consul-hds has made", run: runCleanup},
 		{name: "validate", synopsis: "Check configuration files", run: runValidate},

@@ -3,106 +3,147 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ryanuber/go-glob"
 
 	"github.com/consul-hds/consul-hds/bridge"
-	"github.com/consul-hds/consul-hds/config"
 )
 
 const statusHelp = `
 Usage: consul-hds status [options]
 
   Asks a running daemon what it probes, who observes it, and what is wrong.
-  Exits with 1 if the daemon cannot be asked.
+
+  Exits with 1 if the daemon cannot be asked and, with -check, if Consul is not
+  synced, an observer has not applied what it was sent, a check is stale, or
+  there is a problem.
 `
+
+// watchEvery is the pause between two looks of -watch.
+const watchEvery = 2 * time.Second
+
+// statuses are what -status may filter by.
+var statuses = []string{"passing", "warning", "critical", "none"}
+
+// statusFlags are the flags of the command.
+type statusFlags struct {
+	*askFlags
+	service, status string
+	watch, check    bool
+}
+
+func registerStatus(fs *flag.FlagSet, env environment) *statusFlags {
+	f := &statusFlags{askFlags: registerAsk(fs, env, "table or json")}
+	fs.StringVar(&f.service, "service", "", "`glob` of the service names or ids to show. Default: all.")
+	fs.StringVar(&f.status, "status", "", "`status` of the checks to show: passing, warning, critical or none. Default: all.")
+	fs.BoolVar(&f.watch, "watch", false, "Show it again every 2 seconds, until interrupted.")
+	fs.BoolVar(&f.check, "check", false, "Exit with 1 if anything shown is not as it should be.")
+	return f
+}
 
 // runStatus shows the status of a running daemon.
 func runStatus(args []string, env environment) int {
 	fs := newFlags("status")
-	options := &config.Options{Environ: env.environ, Flags: map[string]string{}}
-	fileFlags(fs, options)
-	addr := fs.String("admin-addr", "", "`address` of the daemon's admin interface. Default: admin.listen of the configuration files given, else 127.0.0.1:8511.")
-	format := fs.String("format", "table", "`format` of the output: table or json.")
+	f := registerStatus(fs, env)
 	if code, ok := parseFlags(fs, args, env, statusHelp); !ok {
 		return code
 	}
 	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
-	if *format != "table" && *format != "json" {
-		fmt.Fprintf(env.stderr, "-format=%q is not allowed: table or json\n", *format)
-		return exitUsage
+	if f.status != "" && !slices.Contains(statuses, f.status) {
+		code, _ := misused(fs, env, fmt.Sprintf("-status=%q is not allowed: %s", f.status, strings.Join(statuses, ", ")))
+		return code
 	}
-	if *addr == "" {
-		loaded, ok := loadConfig(*options, env)
-		if !ok {
-			return exitUsage
-		}
-		*addr = loaded.Config.Admin.Listen
+	if f.watch && (f.check || f.format == formatJSON) {
+		code, _ := misused(fs, env, "-watch is for people: it goes neither with -check nor with -format=json")
+		return code
 	}
-	s, err := bridge.FetchStatus(context.Background(), *addr)
+	if code, ok := f.find(fs, env); !ok {
+		return code
+	}
+	if f.watch {
+		return f.follow(env)
+	}
+	return f.once(context.Background(), env)
+}
+
+// once shows the status.
+func (f *statusFlags) once(ctx context.Context, env environment) int {
+	s, err := bridge.FetchStatus(ctx, f.addr)
 	if err != nil {
-		fmt.Fprintf(env.stderr, "%s\nIs it the daemon's admin.listen? Another one is given by -admin-addr, or by the daemon's -config-file.\n", err)
+		return unanswered(err, env)
+	}
+	s = f.filter(s)
+	code := exitOK
+	if f.format == formatJSON {
+		code = printJSON(s, env)
+	} else {
+		writeStatus(env.stdout, s, coloured(env))
+	}
+	if f.check && !sound(s) {
 		return exitFailed
 	}
-	if err := writeStatus(env.stdout, s, *format); err != nil {
+	return code
+}
+
+// follow shows the status again and again. That the daemon is away for a while,
+// as in a restart, is shown and no reason to end.
+func (f *statusFlags) follow(env environment) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for {
+		if terminal(env.stdout) {
+			fmt.Fprint(env.stdout, "\x1b[H\x1b[2J") // home, and clear
+		}
+		f.once(ctx, env)
+		select {
+		case <-ctx.Done():
+			return exitOK
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// filter leaves out what was not asked for. Problems and observers have no
+// status, so that -status is about checks alone.
+func (f *statusFlags) filter(s bridge.Status) bridge.Status {
+	if f.service != "" {
+		s.Checks = slices.DeleteFunc(s.Checks, func(c bridge.StatusCheck) bool {
+			return !glob.Glob(f.service, c.Service) && !glob.Glob(f.service, c.ServiceID)
+		})
+		s.Problems = slices.DeleteFunc(s.Problems, func(p bridge.StatusProblem) bool {
+			shown := slices.ContainsFunc(s.Checks, func(c bridge.StatusCheck) bool { return c.ServiceID == p.ServiceID })
+			return !shown && !glob.Glob(f.service, p.ServiceID)
+		})
+	}
+	if f.status != "" {
+		s.Checks = slices.DeleteFunc(s.Checks, func(c bridge.StatusCheck) bool { return statusText(c) != f.status })
+	}
+	return s
+}
+
+// sound says whether all is as it should be.
+func sound(s bridge.Status) bool {
+	late := slices.ContainsFunc(s.Observers, func(o bridge.StatusObserver) bool { return !o.Applied })
+	stale := slices.ContainsFunc(s.Checks, func(c bridge.StatusCheck) bool { return c.Phase == "stale" })
+	return s.Consul.Synced && !late && !stale && len(s.Problems) == 0
+}
+
+func printJSON(v any, env environment) int {
+	e := json.NewEncoder(env.stdout)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
 		fmt.Fprintln(env.stderr, err)
 		return exitFailed
 	}
 	return exitOK
-}
-
-func writeStatus(w io.Writer, s bridge.Status, format string) error {
-	if format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(s)
-	}
-	return writeTables(w, s)
-}
-
-// writeTables writes a status for people.
-func writeTables(out io.Writer, s bridge.Status) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	synced := "synced"
-	if !s.Consul.Synced {
-		synced = "not synced: " + s.Consul.Error
-	}
-	fmt.Fprintf(w, "consul-hds %s on node %q, Consul at %s %s\n", s.Version, s.Node, s.Consul.Address, synced)
-
-	fmt.Fprintf(w, "\nObservers (%d)\n", len(s.Observers))
-	if len(s.Observers) > 0 {
-		fmt.Fprintln(w, "NODE ID\tKIND\tENVOY\tPROBES\tAPPLIED\tPEER")
-	}
-	for _, o := range s.Observers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%t\t%s\n", o.NodeID, o.Kind, o.Envoy, o.Probes, o.Applied, o.Peer)
-	}
-	fmt.Fprintf(w, "\nChecks (%d)\n", len(s.Checks))
-	if len(s.Checks) > 0 {
-		fmt.Fprintln(w, "SERVICE\tCHECK ID\tPHASE\tSTATUS\tOUTPUT")
-	}
-	for _, c := range s.Checks {
-		status := c.Status
-		if status == "" {
-			status = "none"
-		}
-		if c.Maintenance != "" {
-			status += ", " + c.Maintenance + " in maintenance"
-		}
-		phase := c.Phase
-		if c.Mode == "shadow" {
-			phase += ", shadow"
-		}
-		if c.Shadow != nil {
-			phase += fmt.Sprintf(" (as Consul's own checks: %d of %d)", c.Shadow.Agreed, c.Shadow.Agreed+c.Shadow.Differed)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.CheckID, phase, status, c.Output)
-	}
-	fmt.Fprintf(w, "\nProblems (%d)\n", len(s.Problems))
-	for _, p := range s.Problems {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", p.ServiceID, p.Source, p.Message)
-	}
-	return w.Flush()
 }

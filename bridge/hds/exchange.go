@@ -1,0 +1,113 @@
+package hds
+
+import (
+	"fmt"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// secret stands for what is not shown.
+const secret = "(hidden)"
+
+// Exchange is what was said last on a stream, for people.
+type Exchange struct {
+	Stream
+	// Specifier is the newest one, nil before the first; private keys, header
+	// values and payloads are hidden in it. Sent is when it went out.
+	Specifier *healthv3.HealthCheckSpecifier
+	Sent      time.Time
+	// Report is the newest report, nil before the first.
+	Report *healthv3.HealthCheckRequestOrEndpointHealthResponse
+}
+
+// Exchange tells what was said last on the newest stream of an Envoy; false
+// without one. A report that cannot be decoded is an error.
+func (s *Server) Exchange(nodeID string) (Exchange, bool, error) {
+	var newest *session
+	for _, o := range s.all() {
+		if o.session.identity.node.GetId() == nodeID {
+			newest = o.session
+		}
+	}
+	if newest == nil {
+		return Exchange{}, false, nil
+	}
+	e, err := newest.exchange()
+	return e, true, err
+}
+
+func (s *session) exchange() (Exchange, error) {
+	e := Exchange{Stream: s.info()}
+	s.mu.Lock()
+	e.Sent = s.sent
+	if s.specified {
+		clusters := make([]*healthv3.ClusterHealthCheck, 0, len(s.order))
+		for _, name := range s.order {
+			clusters = append(clusters, s.endpoints[name].message)
+		}
+		e.Specifier = specifier(clusters, s.interval)
+	}
+	s.mu.Unlock()
+	if e.Specifier != nil {
+		e.Specifier = proto.CloneOf(e.Specifier)
+		for _, c := range e.Specifier.GetClusterHealthChecks() {
+			if err := hide(c); err != nil {
+				return e, err
+			}
+		}
+	}
+	if e.LastReport.IsZero() {
+		return e, nil
+	}
+	e.Report = &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
+	if err := proto.Unmarshal(s.frame.copied(), e.Report); err != nil {
+		return e, fmt.Errorf("decoding the newest report: %w", err)
+	}
+	return e, nil
+}
+
+// hide takes out of a cluster what nobody is to see.
+func hide(c *healthv3.ClusterHealthCheck) error {
+	for _, check := range c.GetHealthChecks() {
+		for _, h := range check.GetHttpHealthCheck().GetRequestHeadersToAdd() {
+			h.Header.Value = secret
+		}
+		for _, p := range []*corev3.HealthCheck_Payload{check.GetHttpHealthCheck().GetSend(), check.GetTcpHealthCheck().GetSend()} {
+			if p != nil {
+				p.Payload = &corev3.HealthCheck_Payload_Text{Text: secret}
+			}
+		}
+	}
+	for _, m := range c.GetTransportSocketMatches() {
+		if err := hideKeys(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hideKeys(m *clusterv3.Cluster_TransportSocketMatch) error {
+	var ctx tlsv3.UpstreamTlsContext
+	config := m.GetTransportSocket().GetTypedConfig()
+	if !config.MessageIs(&ctx) {
+		return nil
+	}
+	if err := config.UnmarshalTo(&ctx); err != nil {
+		return fmt.Errorf("decoding a transport socket: %w", err)
+	}
+	for _, c := range ctx.GetCommonTlsContext().GetTlsCertificates() {
+		c.PrivateKey = inline([]byte(secret))
+	}
+	hidden, err := anypb.New(&ctx)
+	if err != nil {
+		return fmt.Errorf("encoding a transport socket: %w", err)
+	}
+	m.TransportSocket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: hidden}
+	return nil
+}
