@@ -40,7 +40,7 @@ func Cleanup(ctx context.Context, c CleanupConfig) ([]Cleaned, error) {
 	if !c.Force && !c.DryRun {
 		l, err := takeLock(c.DataDir)
 		if err != nil {
-			return nil, fmt.Errorf("cleaning up beside an agent, which would make its checks anew: %w", err)
+			return nil, fmt.Errorf("refusing to clean up beside a running daemon, which would make its checks anew (stop it first): %w", err)
 		}
 		defer l.release()
 	}

@@ -218,6 +218,7 @@ func (b *Bridge) watch(ctx context.Context) error {
 		b.token.watch(ctx, b.config.Logger, func() {
 			b.ring.tokenChanged()
 			b.manager.Reregister()
+			b.watcher.Refresh() // after refusals it would pause for up to some seconds
 		})
 		return nil
 	})

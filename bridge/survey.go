@@ -105,7 +105,7 @@ func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem)
 	add := func(format string, args ...any) {
 		out = append(out, probe.Problem{Source: probe.SourceEnvoy, Message: fmt.Sprintf(format, args...)})
 	}
-	if s.Kind == hds.UnknownEnvoy {
+	if s.Kind == hds.UnknownEnvoy && r.snap != nil { // before the first read of Consul all are unknown
 		add("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids%s", s.NodeID, exactly(s.NodeID))
 	}
 	if r.late(now, s) {

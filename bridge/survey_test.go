@@ -109,6 +109,9 @@ func TestASpecifierThatIsNotAppliedIsAProblem(t *testing.T) {
 
 func TestEnvoysThatAreAProblem(t *testing.T) {
 	r := newTestRing(t)
+	r.streams = []hds.Stream{{ID: 1, NodeID: "stranger", Kind: hds.UnknownEnvoy, Applied: true}}
+	r.survey(at(0))
+	assert.Empty(t, r.messages("envoy"), "all are unknown until Consul was read")
 	r.show(at(0), world{})
 	r.streams = []hds.Stream{
 		{ID: 1, NodeID: "stranger", Kind: hds.UnknownEnvoy, Applied: true}, {ID: 2, NodeID: "stranger", Kind: hds.UnknownEnvoy, Applied: true},

@@ -65,6 +65,9 @@ type entry struct {
 	generation int
 	// forced says that the check has to be refreshed now.
 	forced bool
+	// measured is the report whose way to the agent was measured last: a check that
+	// is restored turns to what was reported long ago.
+	measured time.Time
 
 	// missing is when the first snapshot was read that did not show the check,
 	// although it should be there.
@@ -105,9 +108,13 @@ func (e *entry) need(now time.Time, generation int) (o op, urgent bool) {
 	}
 	status, output := e.goal(now)
 	switch {
+	case e.generation != generation:
+		// Before any update, which the agent would carry to its servers with the
+		// token of the registration before, and if that one is dead, mark as done.
+		return opRegister, status != e.status
 	case status != e.status:
 		return opUpdate, true
-	case e.generation != generation || e.name != e.want.Name:
+	case e.name != e.want.Name:
 		return opRegister, false
 	case output != e.output || !e.told:
 		return opUpdate, false

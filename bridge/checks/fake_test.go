@@ -167,12 +167,12 @@ func (a *fakeAgent) writes() []string {
 	return log
 }
 
-type noMetrics struct{ lost, refreshed atomic.Int64 }
+type noMetrics struct{ lost, refreshed, delays atomic.Int64 }
 
 func (*noMetrics) CheckWrite(string, string, time.Duration) {}
 func (m *noMetrics) Refreshed()                             { m.refreshed.Add(1) }
 func (*noMetrics) Transition(string)                        {}
-func (*noMetrics) WriteDelay(time.Duration)                 {}
+func (m *noMetrics) WriteDelay(time.Duration)               { m.delays.Add(1) }
 func (m *noMetrics) CheckLost()                             { m.lost.Add(1) }
 
 const ttl = time.Minute

@@ -15,7 +15,9 @@ import (
 
 func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
-		r.Set(wanted("a", health.Warning))
+		w := wanted("a", health.Warning)
+		w.ReportedAt = time.Now()
+		r.Set(w)
 		r.settle()
 		r.agent.writes()
 		for range 3 {
@@ -30,6 +32,7 @@ func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 			assert.Equal(t, "out", r.agent.snapshot().Checks["hds:a"].Output)
 		}
 		assert.EqualValues(t, 3, r.metrics.lost.Load())
+		assert.EqualValues(t, 1, r.metrics.delays.Load(), "a check that is restored is no news of an Envoy's")
 	})
 }
 
@@ -109,6 +112,27 @@ func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
 		r.Reregister()
 		synctest.Wait()
 		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes(), "as after a token change")
+	})
+}
+
+func TestANewTokenRegistersBeforeAStatusChangeThatWaited(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.mu.Lock()
+		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
+		agent.mu.Unlock()
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(3 * time.Second)
+		agent.mu.Lock()
+		agent.fail = nil
+		agent.mu.Unlock()
+		agent.writes()
+		r.Reregister()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, agent.writes()[:2])
 	})
 }
 

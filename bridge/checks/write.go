@@ -160,7 +160,8 @@ func (m *Manager) succeeded(j job, now time.Time) {
 	}
 	if j.turns {
 		m.config.Metrics.Transition(string(j.status))
-		if !j.want.ReportedAt.IsZero() {
+		if !j.want.ReportedAt.Equal(e.measured) && !j.want.ReportedAt.IsZero() {
+			e.measured = j.want.ReportedAt
 			m.config.Metrics.WriteDelay(now.Sub(j.want.ReportedAt))
 		}
 		m.config.Logger.Info("check changed", "check_id", j.id, "status", j.status, "output", j.output)

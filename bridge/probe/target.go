@@ -109,7 +109,7 @@ func (d *deriver) target(pl place, s Settings) (Target, error) {
 	}
 	address, port := cmp.Or(s.Address, pl.address), cmp.Or(s.Port, pl.port)
 	if address == "" {
-		return Target{}, errors.New("the service has no address and the node's is not known: set hds_address, or consul.node_address in the config")
+		return Target{}, errors.New("the service has no address and the node's is not known: set consul.node_name or consul.node_address, give the token agent:read, or set hds_address")
 	}
 	if port == 0 {
 		return Target{}, errors.New("the service has no port: set hds_port, or port in the config")

@@ -29,6 +29,9 @@ Usage: consul-hds agent [options]
   place. SIGINT and SIGTERM end the daemon within 4 seconds, a second one at
   once. What becomes of the checks then is checks.on_shutdown: they stay as they
   are by default.
+
+  The ACL token has no flag, but its file has: -consul-token-file. Exits with 1
+  if the daemon cannot start or fails, with 2 if the configuration is not valid.
 `
 
 // runAgent runs the daemon.

@@ -13,19 +13,25 @@ const cleanupHelp = `
 Usage: consul-hds cleanup [options]
 
   Removes every check that consul-hds has made from the local Consul agent, and
-  touches no other: for when consul-hds is uninstalled. It takes the agent's
-  configuration, needs no running daemon, and refuses beside one, which would
+  touches no other: for when consul-hds is uninstalled. It takes the files,
+  variables and flags of "consul-hds agent", of which it uses data_dir and the
+  block consul. It needs no running daemon, and refuses beside one, which would
   make its checks anew.
 
-  Exits with 1 if a check could not be removed.
+  Consul shows a token only what it may read: a check of a service that the
+  token does not cover is neither listed nor removed, and is no error. Use a
+  token with service:write on every service that was probed.
+
+  Exits with 1 if the agent cannot be asked, a check could not be removed, or a
+  daemon is running; with 2 if the configuration is not valid.
 `
 
 // runCleanup removes all checks of ours.
 func runCleanup(args []string, env environment) int {
 	fs := newFlags("cleanup")
 	options := configFlags(fs, env)
-	dry := fs.Bool("dry-run", false, "Say what would be removed, and remove nothing.")
-	force := fs.Bool("force", false, "Clean up also beside a running agent.")
+	dry := fs.Bool("dry-run", false, "Say what would be removed, and remove nothing; also beside a running daemon.")
+	force := fs.Bool("force", false, "Clean up also beside a running daemon.")
 	if code, ok := parseFlags(fs, args, env, cleanupHelp); !ok {
 		return code
 	}
@@ -59,6 +65,10 @@ func report(cleaned []bridge.Cleaned, dry bool, env environment) int {
 		}
 		removed++
 		fmt.Fprintf(env.stdout, "%s of service %s\n", c.CheckID, c.ServiceID)
+	}
+	if len(cleaned) == 0 {
+		fmt.Fprintln(env.stdout, "Found no check of consul-hds, as far as the token may read.")
+		return code
 	}
 	verb := "removed"
 	if dry {
