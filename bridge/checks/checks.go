@@ -27,6 +27,12 @@ const Mark = "consul-hds:"
 const notes = Mark + " this status is written by consul-hds from what Envoy reports by its Health Discovery Service. " +
 	"Critical without output: no Envoy has answered yet. \"TTL expired\": no Envoy has answered for too long, or consul-hds is not running."
 
+// healedNotes are the notes of a check that was registered again for the servers
+// to hear of it. An agent with a data directory takes a check that is registered
+// as it stands for the one that it has, believes it to be in sync, and tells its
+// servers nothing until its next full sync: something must differ.
+const healedNotes = notes + " It was registered again, because the catalog did not follow."
+
 // Ours says whether a check of the agent was made by consul-hds, this one or an
 // earlier one, or was put into a registration for it.
 func Ours(c *catalog.Check) bool {

@@ -65,6 +65,10 @@ type entry struct {
 	generation int
 	// forced says that the check has to be refreshed now.
 	forced bool
+	// notes are those that the agent holds; heal says that the next registration
+	// has to have others.
+	notes string
+	heal  bool
 	// measured is the report whose way to the agent was measured last: a check that
 	// is restored turns to what was reported long ago.
 	measured time.Time
@@ -180,29 +184,36 @@ func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
 		e.present, e.told, e.generation = true, true, 0
 		e.output = c.Output
 	}
-	e.name, e.status, e.shown = c.Name, health.Status(c.Status), c.Output
+	e.name, e.notes, e.status, e.shown = c.Name, c.Notes, health.Status(c.Status), c.Output
 	return false, false
 }
 
-// did takes over a write that the agent acknowledged. generation is that of the
-// manager when the write began.
-func (e *entry) did(o op, status health.Status, output, name string, generation int, now, next time.Time) {
+// nextNotes are those of the next registration.
+func (e *entry) nextNotes() string {
+	if (e.notes == healedNotes) != e.heal {
+		return healedNotes
+	}
+	return notes
+}
+
+// did takes over a write that the agent acknowledged.
+func (e *entry) did(j job, now, next time.Time) {
 	e.failures, e.err, e.retry, e.warned = 0, nil, time.Time{}, false
-	e.wrote, e.wroteAt = o, now
-	switch o {
+	e.wrote, e.wroteAt = j.op, now
+	switch j.op {
 	case opDeregister:
 		e.present, e.told = false, false
 		e.status, e.output = health.None, ""
 		return
 	case opRegister:
 		if !e.present {
-			e.status, e.output = status, ""
+			e.status, e.output = j.status, ""
 		}
-		e.told = false
-		e.present, e.generation, e.name = true, generation, name
+		e.told, e.heal = false, false
+		e.present, e.generation, e.name, e.notes = true, j.generation, j.want.Name, j.notes
 	default:
 		e.told, e.forced = true, false
-		e.status, e.output, e.shown = status, output, output
+		e.status, e.output, e.shown = j.status, j.output, j.output
 		e.next = next
 	}
 	if e.want.Alive {

@@ -108,17 +108,19 @@ func (m *Manager) Reregister() {
 	m.generation++
 	m.failures, m.pause = 0, time.Time{}
 	for id, e := range m.entries {
+		// What the token was refused, the agent may have been as well.
+		e.heal = e.heal || errors.Is(e.err, ErrDenied)
 		e.failures, e.retry = 0, time.Time{}
 		m.consider(id, e, time.Now())
 	}
 }
 
-// Heal registers one check again, as Reregister does all.
+// Heal registers one check again, so that the servers hear of it.
 func (m *Manager) Heal(checkID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.entries[checkID]; e != nil && e.present {
-		e.generation = 0
+		e.generation, e.heal = 0, true
 		m.consider(checkID, e, time.Now())
 	}
 }

@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,5 +237,42 @@ func TestAnOlderSnapshotBringsNothingBackThatWasRemoved(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, r.agent.writes())
 		assert.Empty(t, r.States())
+	})
+}
+
+// A registration that changes nothing is none to an agent with a data directory:
+// what has to reach the servers differs in its notes, all else does not, for it
+// would cost a write to the catalog.
+func TestOnlyAHealedCheckIsRegisteredWithOtherNotes(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		registered := func() string {
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			return agent.snapshot().Checks["hds:a"].Notes
+		}
+		r.Set(wanted("a", health.Passing))
+		first := registered()
+		r.Reregister()
+		assert.Equal(t, first, registered(), "a new token is no news for the catalog")
+		r.Heal("hds:a")
+		healed := registered()
+		assert.NotEqual(t, first, healed)
+		assert.True(t, strings.HasPrefix(healed, checks.Mark))
+		r.Reregister()
+		assert.Equal(t, healed, registered())
+		r.Heal("hds:a")
+		assert.Equal(t, first, registered())
+
+		agent.mu.Lock()
+		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
+		agent.mu.Unlock()
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(3 * time.Second)
+		agent.mu.Lock()
+		agent.fail = nil
+		agent.mu.Unlock()
+		r.Reregister()
+		assert.Equal(t, healed, registered(), "with the dead token the agent may have failed as well")
 	})
 }

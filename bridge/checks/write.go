@@ -20,6 +20,7 @@ type job struct {
 	want   Want
 	status health.Status
 	output string
+	notes  string
 	ttl    time.Duration
 	// generation is the manager's when the write began.
 	generation int
@@ -101,7 +102,7 @@ func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	}
 	status, output := e.goal(now)
 	return job{
-		id: id, entry: e, op: o, want: e.want, status: status, output: output, ttl: m.config.TTL, generation: m.generation,
+		id: id, entry: e, op: o, want: e.want, status: status, output: output, notes: e.nextNotes(), ttl: m.config.TTL, generation: m.generation,
 		turns: status != e.status && (o == opUpdate || o == opRegister && !e.present),
 	}
 }
@@ -113,7 +114,7 @@ func (m *Manager) write(ctx context.Context, j job) error {
 	switch j.op {
 	case opRegister:
 		return m.config.Agent.Register(ctx, Registration{
-			CheckID: j.id, ServiceID: j.want.ServiceID, Name: j.want.Name, Notes: notes, TTL: j.ttl, Status: j.status,
+			CheckID: j.id, ServiceID: j.want.ServiceID, Name: j.want.Name, Notes: j.notes, TTL: j.ttl, Status: j.status,
 		})
 	case opDeregister:
 		return m.config.Agent.Deregister(ctx, j.id)
@@ -153,7 +154,7 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 
 func (m *Manager) succeeded(j job, now time.Time) {
 	e := j.entry
-	e.did(j.op, j.status, j.output, j.want.Name, j.generation, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
+	e.did(j, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
 		return
@@ -189,7 +190,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	e.failed(err, now)
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
-		e.did(j.op, health.None, "", "", j.generation, now, now)
+		e.did(j, now, now)
 		m.remove(j.id, e, now)
 	case errors.Is(err, ErrUnknown):
 		e.unsure = true

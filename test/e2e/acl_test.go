@@ -196,8 +196,10 @@ func (w *world) metric(line string) func() error {
 // catalog for good, although the agent answers 200 to every update
 // (facts/consul.md 3).
 func TestDriftIsFoundAndHealed(t *testing.T) {
+	persistent := withACLs
+	persistent.Persistent = true
 	t.Parallel() // it waits for two comparisons, a minute apart
-	w := newConsul(t, withACLs)
+	w := newConsul(t, persistent)
 	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: policyOfNode(t, w.consul.NodeName())}, nil)
 	require.NoError(t, err)
 	ours, theirs := w.newToken("hds"), w.newToken("hds")
