@@ -41,7 +41,9 @@ func newClient(c ConsulConfig, t *token) (*api.Client, *transport, error) {
 	}
 	conf.HttpClient = &http.Client{Transport: withToken{tr, t}}
 	conf.Transport = nil
-	conf.Token, conf.TokenFile = "", ""
+	// withToken decides. Without a token here, NewClient would read the file that
+	// CONSUL_HTTP_TOKEN_FILE names, and fail if it cannot, although the config names another.
+	conf.Token, conf.TokenFile = "replaced by withToken", ""
 	client, err := api.NewClient(conf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the Consul client: %w", err)

@@ -270,3 +270,14 @@ func TestTheClientKeepsToItsConnections(t *testing.T) {
 	assert.EqualValues(t, connections, most.Load())
 	assert.EqualValues(t, 4*connections, asked.Load())
 }
+
+func TestTheEnvironmentsTokenFileIsNotReadBesideTheConfigs(t *testing.T) {
+	noConsulEnv(t)
+	t.Setenv("CONSUL_HTTP_TOKEN_FILE", filepath.Join(t.TempDir(), "missing"))
+	for _, value := range []string{"", "the config's"} {
+		tok, err := newToken(value, "")
+		require.NoError(t, err)
+		_, _, err = newClient(ConsulConfig{Address: "127.0.0.1:8500"}, tok)
+		require.NoError(t, err)
+	}
+}

@@ -143,8 +143,8 @@ func (r *ring) takeSnapshot(snap *catalog.Snapshot, now time.Time) {
 	if snap == nil {
 		return
 	}
+	appeared := r.appeared(snap)
 	if r.snap == nil || r.snap.Revision != snap.Revision {
-		appeared := r.appeared(snap)
 		r.snap = snap
 		r.derive(appeared, now)
 	}

@@ -404,3 +404,16 @@ func TestWhatANewTokenShowsHasNotAppeared(t *testing.T) {
 	r.show(at(3*time.Second), world{web("web-1"), web("web-2")})
 	assert.Equal(t, health.Critical, r.wants["hds:web-2"].Status, "and then all is as ever")
 }
+
+func TestANewTokenThatShowsNothingNewIsOver(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1")})
+	r.newToken = at(time.Second)
+	same := *r.ring.snap
+	same.ReadAt = at(2 * time.Second)
+	r.takeSnapshot(&same, at(2*time.Second))
+	later := r.picture(world{web("web-1"), web("web-2")})
+	later.ReadAt = at(time.Hour)
+	r.takeSnapshot(later, at(time.Hour))
+	assert.Equal(t, health.Critical, r.wants["hds:web-2"].Status, "it appeared long after the token")
+}

@@ -55,6 +55,12 @@ func (r *ring) collect(now time.Time, states map[string]checks.State, streams []
 	for _, t := range r.tracked {
 		out = append(out, r.probeProblems(t, states[t.probe.CheckID])...)
 	}
+	for id, s := range states {
+		if r.tracked[id] == nil && refused(s.Err) {
+			out = append(out, probe.Problem{ServiceID: s.ServiceID, Source: probe.SourceConsul, Message: fmt.Sprintf(
+				"check %q, which no probe wants any more, cannot be written or removed: the token needs service:write on its service (%s)", id, refusal(s.Err))})
+		}
+	}
 	for _, s := range streams {
 		out = append(out, r.streamProblems(now, s)...)
 	}
@@ -77,7 +83,7 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 	if s.Foreign {
 		add(probe.SourceConsul, "check id %q belongs to a check that consul-hds did not make: it is left alone, and the probe has no check", t.probe.CheckID)
 	}
-	if errors.Is(s.Err, checks.ErrDenied) && !errors.Is(s.Err, checks.ErrTokenUnknown) {
+	if refused(s.Err) {
 		add(probe.SourceConsul, "check %q cannot be written: the token needs service:write on %q (%s)", t.probe.CheckID, t.probe.Service, refusal(s.Err))
 	}
 	if !t.verdict.Overdue || t.verdict.Phase == health.Reported {
@@ -89,6 +95,12 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 		add(probe.SourceEnvoy, "no Envoy has answered for check %q in time; asked: %q", t.probe.CheckID, t.observers)
 	}
 	return out
+}
+
+// refused says whether the token may not do what it was to do. One that Consul does
+// not know at all is a problem of the node.
+func refused(err error) bool {
+	return errors.Is(err, checks.ErrDenied) && !errors.Is(err, checks.ErrTokenUnknown)
 }
 
 // refusal is what the agent said when it refused a write.

@@ -16,6 +16,17 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/health"
 )
 
+func TestACheckThatMayNotBeRemovedIsAProblem(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1", "hds", "off")})
+	r.states["hds:web-1"] = checks.State{ServiceID: "web-1", Status: health.Passing, Err: fmt.Errorf("deregistering: %w", checks.ErrDenied)}
+	r.survey(at(time.Second))
+	assert.Equal(t, 1, r.logged("[WARN]", "service_id=web-1", "source=consul", "cannot be written or removed", "service:write"))
+	delete(r.states, "hds:web-1")
+	r.survey(at(2 * time.Second))
+	assert.Equal(t, 1, r.logged("[INFO]", "problem is over", "service_id=web-1"))
+}
+
 func TestProblemsAreSaidOnce(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1", "hds", "htpp"), web("web-2")})

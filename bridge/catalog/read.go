@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -10,6 +11,9 @@ import (
 )
 
 const (
+	// listTimeout bounds the question for each of the two lists. Together they may
+	// take longer: an agent that needs five seconds for each is slow, not away.
+	listTimeout = 10 * time.Second
 	// maxConfirmations bounds the questions after missing instances in one read.
 	maxConfirmations = 64
 	// confirmers is how many of them are open at once.
@@ -46,23 +50,32 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 // lost the check that it carries. What remains, checks of services that are newer
 // than the list of services, is told by their service id and left out.
 func (w *Watcher) read(ctx context.Context, start time.Time) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	instances, err := w.agent.services(ctx)
+	instances, err := w.services(ctx)
 	if err != nil {
 		return nil, err
 	}
-	checks, node, err := w.agent.checks(ctx)
+	checks, node, err := w.checks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w.keepUnconfirmed(ctx, instances)
 	w.identify(ctx, node)
-	if err := ctx.Err(); err != nil {
-		return nil, err // late: it may be older than what others know by now
-	}
 	dropDangling(checks, instances)
 	return &Snapshot{Node: w.nodeNow(), Instances: instances, Checks: checks, ReadAt: start}, nil
+}
+
+func (w *Watcher) services(ctx context.Context) (map[string]*Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	instances, err := w.agent.services(ctx)
+	return instances, cmp.Or(err, ctx.Err()) // late: it may be older than what others know by now
+}
+
+func (w *Watcher) checks(ctx context.Context) (checks map[string]*Check, node string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	checks, node, err = w.agent.checks(ctx)
+	return checks, node, cmp.Or(err, ctx.Err())
 }
 
 func dropDangling(checks map[string]*Check, instances map[string]*Instance) {

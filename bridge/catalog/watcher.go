@@ -14,7 +14,6 @@ import (
 // The paces of the watcher; see Watcher.
 const (
 	defaultPollInterval = time.Second
-	readTimeout         = 10 * time.Second
 	maxReadBackoff      = 5 * time.Second
 	minBackoff          = 250 * time.Millisecond
 	// What is asked for is read bellBurst times in a row and then once in

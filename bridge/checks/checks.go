@@ -39,10 +39,16 @@ func Ours(c *catalog.Check) bool {
 	return c.Type == catalog.CheckTypeTTL && strings.HasPrefix(c.Notes, Mark) && c.ServiceID != "" && hasOurID(c)
 }
 
-// hasOurID says whether the check's id is one that probes of its service have.
+// hasOurID says whether the check's id is one that probes of its service have. An
+// id that no probe may have is nobody's of ours, whatever it looks like: Consul's
+// API cleans paths, and a write to "hds:a//b" reaches "hds:a/b" (facts/consul.md 0.12).
 func hasOurID(c *catalog.Check) bool {
-	name, ok := strings.CutSuffix(c.ID, ":"+c.ServiceID)
-	return ok && (name == probe.Prefix || strings.HasPrefix(name, probe.Prefix+"."))
+	head, ok := strings.CutSuffix(c.ID, ":"+c.ServiceID)
+	if !ok || probe.CheckServiceID(c.ServiceID) != nil {
+		return false
+	}
+	name, named := strings.CutPrefix(head, probe.Prefix+".")
+	return head == probe.Prefix || named && probe.CheckName(name) == nil
 }
 
 // Want is what a check should be.
@@ -122,6 +128,7 @@ type Config struct {
 
 // State is what is known of a check.
 type State struct {
+	ServiceID string
 	// Status and Output are what the agent shows; None if there is no check.
 	Status health.Status
 	Output string

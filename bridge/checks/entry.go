@@ -100,8 +100,16 @@ type entry struct {
 
 // need is the write that the check needs now; urgent ones go before others.
 func (e *entry) need(now time.Time, generation int) (o op, urgent bool) {
+	if e.busy || now.Before(e.retry) {
+		return opNone, false
+	}
+	return e.lacks(now, generation)
+}
+
+// lacks is need, whether or not the write may begin now.
+func (e *entry) lacks(now time.Time, generation int) (o op, urgent bool) {
 	switch {
-	case e.busy || e.unsure || e.foreign || now.Before(e.retry):
+	case e.unsure || e.foreign:
 		return opNone, false
 	case e.withdrawn:
 		return opDeregister, false
@@ -135,16 +143,20 @@ func (e *entry) overdue(now time.Time) bool {
 }
 
 // goal is the status and output that the agent should hold. A check that is not
-// alive keeps what it has, unless it had to be registered again: then its TTL is
-// counted here.
+// alive keeps what it has, unless its last status is worse and was not written yet,
+// or it had to be registered again: then its TTL is counted here.
 func (e *entry) goal(now time.Time) (health.Status, string) {
 	switch {
 	case e.want.Alive:
 		return e.want.Status, e.want.Output
 	case e.overdue(now):
 		return health.Critical, "TTL expired, last output: " + e.want.Output
-	case !e.told:
+	case e.want.Status.Worse(e.status): // the last word, which could not be written in time
 		return e.want.Status, e.want.Output
+	case !e.told && e.status == e.want.Status:
+		return e.want.Status, e.want.Output
+	case !e.told: // it may have run out before it was registered again
+		return e.status, e.shown
 	}
 	return e.status, e.output
 }
@@ -175,7 +187,8 @@ func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
 	}
 	e.foreign = !Ours(c)
 	if e.foreign {
-		e.present = false
+		e.present, e.told = false, false
+		e.status, e.output, e.shown = health.None, "", ""
 		return false, false
 	}
 	if !e.present {

@@ -177,3 +177,51 @@ func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(start), 16*time.Second, "one write is waited for, then its own two")
 	})
 }
+
+// Checks that change or fail all the time always have an urgent write.
+func TestAStormOfUrgentWritesLetsNoOtherCheckExpire(t *testing.T) {
+	ids := []string{"h"}
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint("bad", i))
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("h", health.Passing))
+		r.settle()
+		agent.mu.Lock()
+		agent.fail = func(_, id string) error {
+			if id != "hds:h" {
+				return errors.New("500")
+			}
+			return nil
+		}
+		agent.mu.Unlock()
+		for _, id := range ids[1:] {
+			r.Set(wanted(id, health.Critical))
+		}
+		for range 5 * ttl / time.Second {
+			time.Sleep(time.Second)
+			require.Equal(t, "passing", agent.snapshot().Checks["hds:h"].Status)
+		}
+	})
+}
+
+func TestBadNewsThatCouldNotBeWrittenIsWrittenWhenStale(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.failing(errors.New("500"), ever)
+		w := wanted("a", health.Critical)
+		r.Set(w)
+		time.Sleep(15 * time.Second)
+		w.Alive = false
+		r.Set(w)
+		agent.failing(nil, 0)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status)
+		agent.writes()
+		time.Sleep(3 * ttl)
+		assert.Empty(t, agent.writes())
+	})
+}

@@ -18,6 +18,9 @@ const (
 	// workers is how many writes are under way at once; with the reads of the
 	// snapshot they stay within four connections.
 	workers = 3
+	// overtakes is how many urgent writes may go before a lazy one that waits: checks
+	// that change all the time, or fail all the time, let no other expire.
+	overtakes = 2
 	// tickEvery is how often the manager looks for refreshes that are due.
 	tickEvery = 100 * time.Millisecond
 	// The pauses of all writes while the agent fails or is away.
@@ -41,8 +44,10 @@ type Manager struct {
 	// generation moves whenever every check has to be registered once more. A
 	// register that was under way then is of the generation before.
 	generation int
-	// urgent and lazy are the ids of checks that may need a write.
+	// urgent and lazy are the ids of checks that may need a write; overtaken is how
+	// many urgent writes there were since the last lazy one.
 	urgent, lazy []string
+	overtaken    int
 	// pause is until when nothing is written, failures how often in a row the
 	// agent failed as a whole; away says that it could not even be reached.
 	pause    time.Time
@@ -80,16 +85,18 @@ func (m *Manager) Set(w Want) {
 func (m *Manager) Withdraw(checkID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entries[checkID]
-	if e == nil {
-		return
+	if e := m.entries[checkID]; e != nil {
+		m.withdraw(checkID, e)
 	}
+}
+
+func (m *Manager) withdraw(id string, e *entry) {
 	if !e.present && !e.busy {
-		delete(m.entries, checkID)
+		delete(m.entries, id)
 		return
 	}
 	e.withdrawn = true
-	m.consider(checkID, e, time.Now())
+	m.consider(id, e, time.Now())
 }
 
 // Forget drops a check without a word to the agent, which removed it along with
@@ -106,12 +113,19 @@ func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
-	m.failures, m.pause = 0, time.Time{}
+	m.hurry()
 	for id, e := range m.entries {
 		// What the token was refused, the agent may have been as well.
 		e.heal = e.heal || errors.Is(e.err, ErrDenied)
-		e.failures, e.retry = 0, time.Time{}
 		m.consider(id, e, time.Now())
+	}
+}
+
+// hurry lets what has failed be tried again at once.
+func (m *Manager) hurry() {
+	m.failures, m.pause = 0, time.Time{}
+	for _, e := range m.entries {
+		e.failures, e.retry = 0, time.Time{}
 	}
 }
 
@@ -162,7 +176,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 			m.config.Logger.Info("check changed: it was not refreshed, and its TTL has run out", "check_id", id, "status", e.status)
 		}
 		switch {
-		case e.withdrawn && !e.present:
+		case e.withdrawn && !e.present, lost && !e.orphan.IsZero(): // what nobody wants is not restored
 			delete(m.entries, id)
 			continue
 		case lost:
@@ -204,7 +218,7 @@ func (m *Manager) States() map[string]State {
 	defer m.mu.Unlock()
 	out := make(map[string]State, len(m.entries))
 	for id, e := range m.entries {
-		out[id] = State{Status: e.status, Output: e.shown, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err, Wrote: string(e.wrote), WroteAt: e.wroteAt}
+		out[id] = State{ServiceID: e.want.ServiceID, Status: e.status, Output: e.shown, Foreign: e.foreign, Orphan: !e.orphan.IsZero(), Err: e.err, Wrote: string(e.wrote), WroteAt: e.wroteAt}
 	}
 	return out
 }
@@ -271,6 +285,7 @@ func (m *Manager) scan(now time.Time) {
 // other writes are done, or ctx ends.
 func (m *Manager) Flush(ctx context.Context) error {
 	m.mu.Lock()
+	m.hurry()
 	for id, e := range m.entries {
 		e.forced = e.want.Alive && e.present && !e.foreign
 		m.consider(id, e, time.Now())
@@ -295,24 +310,27 @@ func (m *Manager) settled(ctx context.Context) error {
 // it removes every check, or turns it critical with this output.
 func (m *Manager) Finish(ctx context.Context, remove bool, output string) error {
 	m.mu.Lock()
+	m.hurry()
 	for id, e := range m.entries {
-		if !e.present || e.foreign {
-			continue
+		switch {
+		case e.foreign:
+		case remove:
+			m.withdraw(id, e)
+		case e.present || e.want.Status != health.None:
+			e.want.Status, e.want.Output, e.want.Alive = health.Critical, output, true
+			m.consider(id, e, time.Now())
 		}
-		e.withdrawn = remove
-		e.want.Status, e.want.Output, e.want.Alive = health.Critical, output, true
-		m.consider(id, e, time.Now())
 	}
 	m.mu.Unlock()
 	return m.settled(ctx)
 }
 
-// idle says that no check needs a write.
+// idle says that no check needs a write, nor awaits that one is tried again.
 func (m *Manager) idle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if o, _ := e.need(time.Now(), m.generation); o != opNone || e.busy {
+		if o, _ := e.lacks(time.Now(), m.generation); o != opNone || e.busy {
 			return false
 		}
 	}

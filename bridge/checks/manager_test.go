@@ -38,7 +38,7 @@ func TestARegistrationIsFollowedByAnUpdate(t *testing.T) {
 		s := r.States()["hds:a"]
 		assert.False(t, s.WroteAt.IsZero())
 		s.WroteAt = time.Time{}
-		assert.Equal(t, checks.State{Status: health.Critical, Output: "out", Wrote: "update"}, s)
+		assert.Equal(t, checks.State{ServiceID: "a", Status: health.Critical, Output: "out", Wrote: "update"}, s)
 		c := r.agent.snapshot().Checks["hds:a"]
 		assert.True(t, checks.Ours(c))
 		assert.Equal(t, "out", c.Output)

@@ -78,6 +78,30 @@ func TestALossDoesNotKeepAStaleCheckAlive(t *testing.T) {
 	})
 }
 
+// A token that could not write is replaced after the TTL has run out.
+func TestAStaleCheckThatHasExpiredIsNotRevivedByBeingRegistered(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.put(ownCheck("a", "passing"))
+	run(t, agent, func(t *testing.T, r *rig) {
+		agent.failing(checks.ErrDenied, ever)
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		agent.mu.Lock()
+		agent.checks["hds:a"].Status, agent.checks["hds:a"].Output = "critical", "TTL expired"
+		agent.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		agent.failing(nil, 0)
+		agent.writes()
+		r.Reregister()
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, agent.writes())
+		assert.Equal(t, "TTL expired", agent.snapshot().Checks["hds:a"].Output)
+	})
+}
+
 func TestAnOlderSnapshotSaysNothingOfANewerWrite(t *testing.T) {
 	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
 		r.Sync(r.agent.snapshot())
@@ -166,7 +190,7 @@ func TestAForeignCheckIsLeftAlone(t *testing.T) {
 			run(t, agent, func(t *testing.T, r *rig) {
 				r.Set(wanted("a", health.Critical))
 				r.settle()
-				assert.True(t, r.States()["hds:a"].Foreign)
+				assert.Equal(t, checks.State{ServiceID: "a", Foreign: true}, r.States()["hds:a"])
 				time.Sleep(3 * ttl)
 				r.Withdraw("hds:a")
 				require.NoError(t, r.Flush(t.Context()))
@@ -206,6 +230,44 @@ func TestAnOrphanThatIsWantedAgainStays(t *testing.T) {
 		time.Sleep(ttl)
 		assert.NotContains(t, agent.writes(), "deregister hds:a")
 		assert.False(t, r.States()["hds:a"].Orphan)
+	})
+}
+
+func TestAnOrphanThatGoesIsNotRestored(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.put(ownCheck("a", "critical"))
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		agent.writes()
+		agent.mu.Lock()
+		delete(agent.services, "a")
+		delete(agent.checks, "hds:a")
+		agent.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		agent.mu.Lock()
+		agent.services["a"] = true // another instance of the same id, which wants no check
+		agent.mu.Unlock()
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Empty(t, agent.writes())
+		assert.Empty(t, r.States())
+		assert.Empty(t, r.log.String())
+		assert.Zero(t, r.metrics.lost.Load())
+	})
+}
+
+func TestAnIDThatTheAPIWouldCleanIsNeverOurs(t *testing.T) {
+	agent := newFakeAgent("a//b", "a")
+	agent.put(ownCheck("a//b", "passing"))
+	climbing := ownCheck("a", "passing")
+	climbing.ID = "hds.x/../hds.y:a"
+	agent.put(climbing)
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.settle()
+		time.Sleep(3 * ttl)
+		synctest.Wait()
+		assert.Empty(t, agent.writes(), "they would reach hds:a/b and hds.y:a")
+		assert.Empty(t, r.States())
 	})
 }
 

@@ -61,7 +61,7 @@ func (m *Manager) next() (job, bool) {
 	}
 }
 
-// take decides on the next write, urgent ones first.
+// take decides on the next write: urgent ones first, but not for ever.
 func (m *Manager) take(now time.Time) (job, bool) {
 	if now.Before(m.pause) {
 		return job{}, false
@@ -77,6 +77,10 @@ func (m *Manager) take(now time.Time) (job, bool) {
 		}
 		e.queued = nowhere
 		if o, _ := e.need(now, m.generation); o != opNone {
+			m.overtaken++
+			if from == lazily {
+				m.overtaken = 0
+			}
 			return m.start(id, e, o, now), true
 		}
 	}
@@ -85,7 +89,7 @@ func (m *Manager) take(now time.Time) (job, bool) {
 // pop takes the next id from the queues, and tells which one it waited in.
 func (m *Manager) pop() (id string, from queue) {
 	switch {
-	case len(m.urgent) > 0:
+	case len(m.urgent) > 0 && (m.overtaken < overtakes || len(m.lazy) == 0):
 		id, m.urgent = m.urgent[0], m.urgent[1:]
 		return id, urgently
 	case len(m.lazy) > 0:

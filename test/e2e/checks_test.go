@@ -140,11 +140,26 @@ func TestOrphansAreKeptAndThenRemoved(t *testing.T) {
 			ID: id, Name: id, Notes: notes, ServiceID: "web-1", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "passing"},
 		}))
 	}
+	w.cleansInto("web/3", "web//3")
 	w.startDaemon(quick + "checks {\n  orphan_grace = \"3s\"\n}\n")
 	w.always(2*time.Second, w.has("hds:web-1", api.HealthPassing))
 	w.eventually(patience, w.has("hds:web-1", ""))
 	time.Sleep(time.Second)
-	assert.Len(t, w.checks(), 2, "only ours")
+	assert.Len(t, w.checks(), 4, "only ours")
+	assert.Equal(t, "theirs", w.check("hds:web/3").Output)
+}
+
+// cleansInto registers two services of which one carries a check of ours, which no
+// probe may have, because Consul's API would take it for the other's.
+func (w *world) cleansInto(clean, odd string) {
+	w.t.Helper()
+	for id, notes := range map[string]string{clean: "somebody's", odd: "consul-hds: carried by the registration"} {
+		require.NoError(w.t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+			ID: id, Name: "web", Address: "127.0.0.1", Port: 1,
+			Check: &api.AgentServiceCheck{CheckID: "hds:" + id, TTL: "1h", Status: "passing", Notes: notes},
+		}))
+	}
+	require.NoError(w.t, w.client.Agent().UpdateTTL("hds:"+clean, "theirs", "passing"))
 }
 
 func TestAProbeThatIsWithdrawnTakesItsCheckAlong(t *testing.T) {

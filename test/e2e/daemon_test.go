@@ -234,6 +234,7 @@ func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
 	require.NoError(t, w.client.Agent().CheckRegister(&api.AgentCheckRegistration{
 		ID: "hds.theirs:web-1", Name: "theirs", ServiceID: "web-1", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "passing"},
 	}))
+	w.cleansInto("web/3", "web//3")
 	cleanup := func(more ...string) (string, int) {
 		out, code, err := w.daemon.Command(w.ctx, append([]string{"cleanup", "-data-dir", w.daemon.DataDir(), "-consul-address", w.consul.HTTPAddr()}, more...)...)
 		require.NoError(t, err)
@@ -245,7 +246,7 @@ func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
 	out, code = cleanup("-dry-run")
 	assert.Zero(t, code, out)
 	assert.Contains(t, out, "2 checks would be removed.")
-	assert.Len(t, w.checks(), 3)
+	assert.Len(t, w.checks(), 5)
 	out, code = cleanup("-force")
 	assert.Zero(t, code, out)
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing)) // the running daemon makes it anew
@@ -256,7 +257,8 @@ func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
 	assert.Zero(t, code, out)
 	assert.Contains(t, out, "hds:web-1 of service web-1\nhds:web-2 of service web-2\n2 checks removed.")
 	left := w.checks()
-	assert.Len(t, left, 1)
+	assert.Len(t, left, 3)
+	assert.Contains(t, left, "hds:web/3", "Consul's API would take hds:web//3 for it")
 	assert.Contains(t, left, "hds.theirs:web-1")
 	out, code = cleanup("-consul-address", "127.0.0.1:1")
 	assert.Equal(t, 1, code, out)
