@@ -21,8 +21,10 @@ const (
 	// forbiddenPause is how long an instance that the token may not read is kept
 	// without a further question: the agent logs an error for each refusal.
 	forbiddenPause = 30 * time.Second
-	// secondLook is how long an instance has to be unknown to be gone.
-	secondLook = 150 * time.Millisecond
+	// secondLook is how long an instance has to be unknown to be gone: while an agent
+	// with 1,500 services reloads its configuration, it knows none of those in it for
+	// up to 200 ms.
+	secondLook = 500 * time.Millisecond
 	// sideTimeout bounds what a snapshot can do without: a question that hangs
 	// must not keep the lists from being published.
 	sideTimeout = 2 * time.Second
@@ -58,10 +60,10 @@ func (w *Watcher) read(ctx context.Context, start time.Time) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.keepUnconfirmed(ctx, instances)
+	unconfirmed := w.keepUnconfirmed(ctx, instances)
 	w.identify(ctx, node)
 	dropDangling(checks, instances)
-	return &Snapshot{Node: w.nodeNow(), Instances: instances, Checks: checks, ReadAt: start}, nil
+	return &Snapshot{Node: w.nodeNow(), Instances: instances, Checks: checks, Unconfirmed: unconfirmed, ReadAt: start}, nil
 }
 
 func (w *Watcher) services(ctx context.Context) (map[string]*Instance, error) {
@@ -88,7 +90,7 @@ func dropDangling(checks map[string]*Check, instances map[string]*Instance) {
 // list back into it, unless the agent confirms that they are gone. An answer
 // that was filtered by ACLs is a shorter list and no error, and under least
 // privilege every list is marked as filtered (facts/consul.md 0.11).
-func (w *Watcher) keepUnconfirmed(ctx context.Context, instances map[string]*Instance) {
+func (w *Watcher) keepUnconfirmed(ctx context.Context, instances map[string]*Instance) (kept map[string]bool) {
 	missing := make(map[string]*missingInstance)
 	for id, old := range w.previous().Instances {
 		if instances[id] != nil {
@@ -103,11 +105,13 @@ func (w *Watcher) keepUnconfirmed(ctx context.Context, instances map[string]*Ins
 	}
 	w.missing = missing
 	w.confirm(ctx)
+	kept = map[string]bool{}
 	for id, m := range missing {
 		if !m.gone {
-			instances[id] = m.Instance
+			instances[id], kept[id] = m.Instance, true
 		}
 	}
+	return kept
 }
 
 // missingInstance is an instance that was in the last snapshot and is not in the

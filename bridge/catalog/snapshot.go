@@ -34,6 +34,10 @@ type Snapshot struct {
 	// has its instance in Instances: a check of a service that was registered
 	// while the snapshot was read waits, with its service, for the next one.
 	Checks map[string]*Check
+	// Unconfirmed are the service ids in Instances that the agent's list does not
+	// show (any more), and of which it has not confirmed that they are gone. What
+	// Checks shows of them, or does not, means nothing.
+	Unconfirmed map[string]bool
 	// Revision moves up whenever Node, Instances or Checks differ from those of
 	// the snapshot before. Equal revisions of one Watcher mean equal content
 	// (and the very same maps). The first snapshot has revision 1.

@@ -261,6 +261,7 @@ func TestConfirmation(t *testing.T) {
 		after(5 * time.Second)
 		left := slices.Sorted(maps.Keys(w.Snapshot().Instances))
 		assert.Equal(t, []string{"broken", "forbidden", "there"}, left)
+		assert.Equal(t, ids(left...), w.Snapshot().Unconfirmed)
 		assert.Equal(t, []string{"c:forbidden", "c:node"}, slices.Sorted(maps.Keys(w.Snapshot().Checks)))
 		assert.Equal(t, 1, count(s.seen().asked, "forbidden"), "the agent logs each refusal")
 		assert.Greater(t, count(s.seen().asked, "broken"), 2)

@@ -165,7 +165,7 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 // reloads its configuration it shows none for some milliseconds. A write that the
 // agent refused is no look: the check may be gone with its service, which takes two
 // looks of its own to be known.
-const secondLook = 150 * time.Millisecond
+const secondLook = 300 * time.Millisecond
 
 // see takes over what a snapshot shows that was read at a moment, and tells
 // whether a check that was there is lost, or has to be looked for again.

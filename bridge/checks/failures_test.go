@@ -24,7 +24,7 @@ func TestWhatTheAgentDoesNotKnowIsReadAgain(t *testing.T) {
 		delete(r.agent.checks, "hds:a")
 		r.agent.mu.Unlock()
 		r.Set(wanted("a", health.Critical))
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"update hds:a critical", "register hds:a critical", "update hds:a critical"}, r.agent.writes())
 		assert.Empty(t, r.log.String(), "that it is lost says enough")

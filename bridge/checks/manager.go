@@ -166,7 +166,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		if back && errors.Is(e.err, ErrAway) {
 			e.failures, e.retry = 0, time.Time{}
 		}
-		if e.busy || !snap.ReadAt.After(e.touched) {
+		if e.busy || !snap.ReadAt.After(e.touched) || snap.Unconfirmed[e.want.ServiceID] {
 			continue
 		}
 		before := e.status

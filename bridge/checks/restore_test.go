@@ -27,7 +27,7 @@ func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
 			r.agent.mu.Lock()
 			delete(r.agent.checks, "hds:a")
 			r.agent.mu.Unlock()
-			time.Sleep(1300 * time.Millisecond)
+			time.Sleep(1500 * time.Millisecond)
 			synctest.Wait()
 			assert.Equal(t, []string{"register hds:a warning", "update hds:a warning"}, r.agent.writes())
 			assert.Equal(t, "out", r.agent.snapshot().Checks["hds:a"].Output)
@@ -336,5 +336,25 @@ func TestOnlyAHealedCheckIsRegisteredWithOtherNotes(t *testing.T) {
 		agent.mu.Unlock()
 		r.Reregister()
 		assert.Equal(t, healed, registered(), "with the dead token the agent may have failed as well")
+	})
+}
+
+// While an agent reloads its configuration, it may not list a service for longer
+// than a check's second look, and then its checks are not listed either.
+func TestTheChecksOfAnUnlistedServiceAreNotLost(t *testing.T) {
+	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		r.agent.writes()
+		for range 5 {
+			without := r.agent.snapshot()
+			without.Checks, without.Unconfirmed = map[string]*catalog.Check{}, map[string]bool{"a": true}
+			time.Sleep(150 * time.Millisecond)
+			without.ReadAt = time.Now()
+			r.Sync(without)
+		}
+		synctest.Wait()
+		assert.Empty(t, r.agent.writes())
+		assert.Zero(t, r.metrics.lost.Load())
 	})
 }
