@@ -139,6 +139,7 @@ func (w *Watcher) confirm(ctx context.Context) {
 		case !askable(id):
 			// Where the agent cannot be asked, two lists in a row have to do.
 			m.gone, m.unaskable = m.unaskable, true
+		case !m.denied.IsZero() && time.Since(m.denied) < secondLook: // it is not due yet
 		case asked < maxConfirmations && !time.Now().Before(m.askAgain):
 			asked++
 			slots <- struct{}{}
@@ -176,7 +177,7 @@ func (w *Watcher) confirmOne(ctx context.Context, m *missingInstance) {
 	case m.denied.IsZero():
 		m.denied = now
 		time.AfterFunc(secondLook, w.Refresh)
-	case now.Sub(m.denied) >= secondLook:
+	default:
 		m.gone = true
 	}
 	if isStatus(err, http.StatusForbidden) {
