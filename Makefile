@@ -9,10 +9,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-extras test-envoys tools figures demo lint check clean
+.PHONY: help build test test-extras test-release test-envoys tools figures demo release-snapshot lint check clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/consul-hds, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/consul-hds ./cmd/consul-hds
@@ -22,8 +22,11 @@ test: tools ## Run all tests: unit and end-to-end, with the race detector
 	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -parallel 8 -timeout 20m ./...
 	cd test/nomad && $(GO) test $(RACE) -count=1 -timeout 5m ./...
 
-test-extras: tools ## Run the tests that need Debian's packages chromium and prometheus (promtool)
+test-extras: tools test-release ## Run the tests that need Debian's packages chromium and prometheus (promtool), and test-release
 	cd test/extras && LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -timeout 10m ./...
+
+test-release: ## Build a release twice, compare, and look into its archives and packages
+	cd release && $(GO) test -count=1 -timeout 20m ./...
 
 tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 	@$(GO) run -buildvcs=false ./test/lab/cmd/fetch
@@ -38,14 +41,19 @@ demo: ## Watch an unhealthy instance leave Consul's routing and come back
 	@$(GO) build -buildvcs=false -o bin/demo ./test/demo
 	@bin/demo
 
+release-snapshot: ## Build archives, deb, rpm and checksums of this commit into dist
+	cd release && $(GO) run -buildvcs=false . -out ../dist
+
 lint: ## golangci-lint where it is installed, else go vet and gofmt
 ifneq ($(shell command -v golangci-lint 2>/dev/null),)
 	golangci-lint run ./...
 	cd test/nomad && golangci-lint run ./...
+	cd release && golangci-lint run ./...
 else
 	@echo 'golangci-lint is not installed: go vet and gofmt only'
 	$(GO) vet ./...
 	cd test/nomad && $(GO) vet ./...
+	cd release && $(GO) vet ./...
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 	  echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 endif

@@ -79,9 +79,9 @@ func TestEveryAttributeHasAFlag(t *testing.T) {
 func TestVersionText(t *testing.T) {
 	info := &debug.BuildInfo{
 		Main:     debug.Module{Version: "v1.2.3"},
-		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"}},
 	}
-	assert.Contains(t, versionText(info), "consul-hds v1.2.3 (abc, modified) go")
+	assert.Contains(t, versionText(info), "consul-hds v1.2.3 (0123456789ab, modified) go")
 	assert.Contains(t, versionText(nil), "consul-hds dev go")
 	version, commit = "1.0.0", "def"
 	defer func() { version, commit = "", "" }()

@@ -9,6 +9,10 @@ import (
 // Set by the linker in releases: -ldflags "-X main.version=… -X main.commit=…".
 var version, commit string
 
+// commitDigits is how much of a commit's name is shown: what the Makefile gives to
+// the linker, and what Go has in the versions of untagged commits.
+const commitDigits = 12
+
 const versionHelp = `
 Usage: consul-hds version
 
@@ -50,7 +54,7 @@ func versionText(info *debug.BuildInfo) string {
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision" && from == "":
-				from = s.Value
+				from = s.Value[:min(len(s.Value), commitDigits)]
 			case s.Key == "vcs.modified" && s.Value == "true" && commit == "":
 				modified = ", modified"
 			}

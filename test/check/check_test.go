@@ -51,7 +51,7 @@ func TestModuleFaults(t *testing.T) {
 
 func TestWhichHCLMustBeFormatted(t *testing.T) {
 	for path, want := range map[string]bool{
-		"nomad/job.hcl": true, "examples/consul-hds.hcl": true, "nomad/a/b.nomad": true,
+		"nomad/job.hcl": true, "examples/consul-hds.hcl": true, "nomad/a/b.nomad": true, "release/package/a.hcl": true,
 		"config/testdata/bad/x.hcl": true, "docs/a.hcl": false, "examples/a.json": false,
 	} {
 		require.Equal(t, want, isFormattedHCL(path), path)

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
-// checkHCL finds the HCL files below nomad, examples and any testdata that
+// checkHCL finds the HCL files below nomad, examples, release and any testdata that
 // hclwrite would format in another way.
 func checkHCL() ([]string, error) {
 	var faults []string
@@ -43,5 +43,5 @@ func isFormattedHCL(path string) bool {
 		return false
 	}
 	dirs := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
-	return dirs[0] == "nomad" || dirs[0] == "examples" || slices.Contains(dirs, "testdata")
+	return dirs[0] == "nomad" || dirs[0] == "examples" || dirs[0] == "release" || slices.Contains(dirs, "testdata")
 }

@@ -16,7 +16,7 @@ var neverRequired = []string{"github.com/hashicorp/consul", "github.com/hashicor
 
 // tidied are the folders of the modules that have to be tidy. test/tools is a
 // list of tools, and not one to be tidied: that would fetch all that they need.
-var tidied = []string{".", "test/nomad", "test/extras"}
+var tidied = []string{".", "test/nomad", "test/extras", "release"}
 
 // diffLines is how much of a diff is worth printing.
 const diffLines = 30

@@ -175,7 +175,7 @@ func TestTheUnit(t *testing.T) {
 	values := unit(t, read(t, "consul-hds.service"))
 	for name, want := range map[string]string{
 		"Service.Type":                     "exec",
-		"Service.ExecStart":                "/usr/local/bin/consul-hds agent -config-dir /etc/consul-hds",
+		"Service.ExecStart":                "/usr/bin/consul-hds agent -config-dir /etc/consul-hds.d",
 		"Service.ExecReload":               "/bin/kill -HUP $MAINPID",
 		"Service.User":                     "consul-hds",
 		"Service.Restart":                  "always",
@@ -206,7 +206,7 @@ func TestSystemdKnowsTheUnit(t *testing.T) {
 	}
 	// The binary of ExecStart has to exist.
 	own := filepath.Join(t.TempDir(), "consul-hds.service")
-	text := strings.ReplaceAll(read(t, "consul-hds.service"), "/usr/local/bin/consul-hds", "/bin/true")
+	text := strings.ReplaceAll(read(t, "consul-hds.service"), "/usr/bin/consul-hds", "/bin/true")
 	require.NoError(t, os.WriteFile(own, []byte(text), 0o600))
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", own).CombinedOutput()
 	assert.NoError(t, err)
