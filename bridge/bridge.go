@@ -17,10 +17,11 @@ type Config struct {
 	Version string
 	Logger  hclog.Logger
 	// DataDir holds the lock file.
-	DataDir string
-	Consul  ConsulConfig
-	HDS     HDSConfig
-	Admin   AdminConfig
+	DataDir   string
+	Consul    ConsulConfig
+	HDS       HDSConfig
+	Admin     AdminConfig
+	Telemetry TelemetryConfig
 	// OnShutdown is what becomes of the checks at an orderly end: keep, deregister
 	// or critical.
 	OnShutdown string
@@ -74,6 +75,15 @@ type AdminConfig struct {
 	Listen        string
 	MetricsListen string
 	EnableDebug   bool
+}
+
+// TelemetryConfig says where metrics are sent to; Prometheus fetches them.
+type TelemetryConfig struct {
+	// StatsdAddress and DogstatsdAddr are host:port; the second can also be unix://
+	// and the path of a socket. Empty sends nothing.
+	StatsdAddress, DogstatsdAddr string
+	// DogstatsdTags are name:value.
+	DogstatsdTags []string
 }
 
 // Settings are what can be changed while the bridge runs.

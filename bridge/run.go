@@ -21,10 +21,11 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 	"github.com/consul-hds/consul-hds/bridge/telemetry"
+	"github.com/consul-hds/consul-hds/bridge/telemetry/statsd"
 )
 
 // flushTimeout bounds the last writes at shutdown: with a second for the
-// streams, and less for the rest, all of it fits into Nomad's kill_timeout of
+// streams, half of one for statsd, and less for the rest, all of it fits into Nomad's kill_timeout of
 // 5 s.
 const flushTimeout = 2 * time.Second
 
@@ -46,6 +47,7 @@ type Bridge struct {
 	names   *lookup.Table[netip.Addr]
 	files   *lookup.Table[[]byte]
 	admin   *admin.Server
+	senders []*statsd.Sender
 	ring    *ring
 	drift   *drift
 	// transport is how all of them reach the agent.
@@ -65,7 +67,7 @@ func New(config Config) (*Bridge, error) {
 		config: config, metrics: telemetry.New(config.Version),
 		names: lookup.NewNames(net.DefaultResolver), files: lookup.NewFiles(),
 	}
-	for _, make := range []func() error{b.makeConsul, b.makeServer, b.makeAdmin} {
+	for _, make := range []func() error{b.makeConsul, b.makeServer, b.makeAdmin, b.makeSenders} {
 		if err := make(); err != nil {
 			return nil, err
 		}
@@ -169,7 +171,7 @@ func (p part) stop() {
 }
 
 // Run runs the bridge until ctx ends or a part of it fails, and then shuts down
-// in order: watch, streams, last writes, admin. It returns nil after an orderly
+// in order: watch, streams, last writes, metrics, admin. It returns nil after an orderly
 // end. A second bridge of the same data directory is refused.
 func (b *Bridge) Run(ctx context.Context) (err error) {
 	l, err := takeLock(b.config.DataDir)
@@ -191,6 +193,7 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 		return p
 	}
 	adminPart := start(b.admin.Run)
+	metrics := start(b.send)
 	watch := start(b.watch)
 	writes := start(b.manager.Run)
 	streams := start(b.server.Run)
@@ -206,6 +209,7 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 	streams.stop()
 	b.flush()
 	writes.stop()
+	metrics.stop()
 	adminPart.stop()
 	return err
 }

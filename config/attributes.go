@@ -79,24 +79,15 @@ var specs = map[string]spec{
 	"admin.metrics_listen": {usage: "host:port that serves only metrics and health; may be off loopback.", check: of(checkTCP)},
 	"admin.enable_debug":   {value: "false", usage: "Serve /debug/pprof."},
 
-	"telemetry.statsd_address": {usage: "host:port of a statsd server."},
-	"telemetry.dogstatsd_addr": {usage: "host:port of a DogStatsD server."},
-	"telemetry.dogstatsd_tags": {usage: "Tags sent to DogStatsD, separated by commas."},
+	"telemetry.statsd_address": {usage: "host:port of a statsd server to send metrics to.", check: of(checkServer)},
+	"telemetry.dogstatsd_addr": {usage: "host:port, or unix:// and the path of the socket, of a DogStatsD server to send metrics to.", check: of(checkDogStatsD)},
+	"telemetry.dogstatsd_tags": {usage: "Tags, as name:value, of all that is sent to DogStatsD, separated by commas.", check: of(checkTags)},
 }
 
 var (
 	observers = []string{string(probe.Auto), string(probe.Sidecar), string(probe.Node)}
 	modes     = []string{"enforce", "shadow"}
 )
-
-// notBuilt names what the contract promises and this version does not do, with
-// the words that tell it. Such a key is refused unless it has its default:
-// a silently ignored key would be worse. Building it means removing it here.
-var notBuilt = map[string]string{
-	"telemetry.statsd_address": "sending metrics to statsd",
-	"telemetry.dogstatsd_addr": "sending metrics to DogStatsD",
-	"telemetry.dogstatsd_tags": "sending metrics to DogStatsD",
-}
 
 // of makes a check of any value from one of its type.
 func of[T any](check func(T) error) func(any) error {

@@ -134,9 +134,13 @@ type Admin struct {
 	EnableDebug bool `hcl:"enable_debug"`
 }
 
-// Telemetry sends metrics to statsd; Prometheus is always there.
+// Telemetry sends metrics to statsd; Prometheus is always there. The names are
+// those of Consul's own block.
 type Telemetry struct {
-	StatsdAddress string   `hcl:"statsd_address"`
-	DogstatsdAddr string   `hcl:"dogstatsd_addr"`
+	// StatsdAddress is host:port.
+	StatsdAddress string `hcl:"statsd_address"`
+	// DogstatsdAddr is host:port, or unix:// and the path of a datagram socket.
+	DogstatsdAddr string `hcl:"dogstatsd_addr"`
+	// DogstatsdTags are name:value, and go with every series.
 	DogstatsdTags []string `hcl:"dogstatsd_tags"`
 }

@@ -46,6 +46,8 @@ func (l *loader) checkPairs() {
 	}
 	l.require(l.config.HDS.TLS.ClientCAFile == "" || l.config.HDS.TLS.CertFile != "",
 		[]string{"hds.tls.client_ca_file", "hds.tls.cert_file"}, "hds.tls.client_ca_file needs hds.tls.cert_file too")
+	l.require(len(l.config.Telemetry.DogstatsdTags) == 0 || l.config.Telemetry.DogstatsdAddr != "",
+		[]string{"telemetry.dogstatsd_tags", "telemetry.dogstatsd_addr"}, "telemetry.dogstatsd_tags needs telemetry.dogstatsd_addr too")
 	l.require(len(l.config.HDS.TLS.AllowedIdentities) == 0 || l.config.HDS.TLS.ClientCAFile != "",
 		[]string{"hds.tls.allowed_identities", "hds.tls.client_ca_file"}, "hds.tls.allowed_identities needs hds.tls.client_ca_file too")
 }

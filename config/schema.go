@@ -119,9 +119,6 @@ func (a Attribute) accept(v any) (any, error) {
 			return nil, err
 		}
 	}
-	if what, ok := notBuilt[a.Path]; ok && a.format(v) != a.Default {
-		return nil, errNotBuilt(what, a.Default)
-	}
 	return v, nil
 }
 

@@ -116,10 +116,3 @@ func formatDuration(d time.Duration) string {
 	}
 	return s
 }
-
-func errNotBuilt(what, value string) error {
-	if value == "" {
-		return fmt.Errorf("%s is not built yet: leave it out", what)
-	}
-	return fmt.Errorf("%s is not built yet: leave it out or at its default, %s", what, value)
-}

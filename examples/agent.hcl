@@ -75,11 +75,11 @@ admin {
   enable_debug   = false
 }
 
-# Not built yet; Prometheus metrics are always there.
+# Where metrics are sent to. Prometheus fetches them at /metrics, always.
 telemetry {
-  statsd_address = ""
-  dogstatsd_addr = ""
-  dogstatsd_tags = []
+  statsd_address = "" # host:port
+  dogstatsd_addr = "" # host:port, or unix:// and the path of a socket
+  dogstatsd_tags = [] # "name:value"
 }
 
 # Probes for services whose registrations cannot say so themselves:

@@ -14,8 +14,9 @@ type families struct {
 	consulFamilies
 	hdsFamilies
 	checkFamilies
-	info    *prometheus.GaugeVec
-	reloads *prometheus.CounterVec
+	info     *prometheus.GaugeVec
+	reloads  *prometheus.CounterVec
+	reloadOK gauge
 }
 
 type consulFamilies struct {
@@ -54,6 +55,7 @@ func newFamilies() families {
 		checkFamilies:  newCheckFamilies(),
 		info:           newGaugeVec("info", "The running version; always 1.", "version"),
 		reloads:        newCounterVec("reloads_total", "Attempts to reload the config.", "result"),
+		reloadOK:       newGauge("config_last_reload_successful", "1 unless the newest attempt to reload the config failed."),
 	}
 }
 
@@ -111,7 +113,7 @@ func newCheckFamilies() checkFamilies {
 
 func (f *families) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		f.info, f.reloads,
+		f.info, f.reloads, f.reloadOK,
 		f.snapshotReads, f.snapshotReadSeconds, f.synced, f.tokenUnknown, f.doorbellUp, f.instances, f.probes, f.problems,
 		f.observers, f.streamsOpened, f.streamsEnded, f.streamsRefused, f.reports,
 		f.specifiersSent, f.specifiersOverdue, f.specifiersUnapplied, f.guardDrops,

@@ -29,6 +29,7 @@ func New(version string) *Metrics {
 	)
 	m.registry.MustRegister(m.all()...)
 	m.info.WithLabelValues(version).Set(1)
+	m.reloadOK.Set(1)
 	m.preset()
 	return m
 }
@@ -158,7 +159,10 @@ func (m *Metrics) ShadowCompared(agree bool) {
 func (m *Metrics) WriteDelay(d time.Duration) { m.writeDelaySeconds.Observe(d.Seconds()) }
 
 // Reloaded counts an attempt to reload the config.
-func (m *Metrics) Reloaded(err error) { m.reloads.WithLabelValues(result(err)).Inc() }
+func (m *Metrics) Reloaded(err error) {
+	m.reloads.WithLabelValues(result(err)).Inc()
+	m.reloadOK.Set(number(err == nil))
+}
 
 func result(err error) string {
 	if err != nil {

@@ -139,6 +139,15 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+func TestTheLastReload(t *testing.T) {
+	m := New("")
+	assert.InDelta(t, 1, testutil.ToFloat64(m.reloadOK), 0, "the start has taken the config over")
+	m.Reloaded(errors.New("a typo"))
+	assert.InDelta(t, 0, testutil.ToFloat64(m.reloadOK), 0)
+	m.Reloaded(nil)
+	assert.InDelta(t, 1, testutil.ToFloat64(m.reloadOK), 0)
+}
+
 // Two daemons in one process, as in tests, have nothing in common.
 func TestNoGlobalRegistry(t *testing.T) {
 	a, b := New("a"), New("b")

@@ -146,7 +146,10 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 			Listen: c.HDS.Listen, SocketMode: uint32(c.HDS.Mode()), SocketGID: gid, MaxStreams: c.HDS.MaxStreams,
 			Auth: c.HDS.Auth, TLS: listenerTLS(c),
 		},
-		Admin:      bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
+		Admin: bridge.AdminConfig{Listen: c.Admin.Listen, MetricsListen: c.Admin.MetricsListen, EnableDebug: c.Admin.EnableDebug},
+		Telemetry: bridge.TelemetryConfig{
+			StatsdAddress: c.Telemetry.StatsdAddress, DogstatsdAddr: c.Telemetry.DogstatsdAddr, DogstatsdTags: c.Telemetry.DogstatsdTags,
+		},
 		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded),
 		Reload: d.reload,
 	}

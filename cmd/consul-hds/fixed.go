@@ -24,6 +24,7 @@ func changedFixed(running, loaded *config.Config) []string {
 		{"hds.tls", running.HDS.TLS, loaded.HDS.TLS},
 		{"checks.on_shutdown", running.Checks.OnShutdown, loaded.Checks.OnShutdown},
 		{"admin", running.Admin, loaded.Admin},
+		{"telemetry", running.Telemetry, loaded.Telemetry},
 	}
 	var keys []string
 	for _, f := range fixed {

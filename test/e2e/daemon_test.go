@@ -59,10 +59,10 @@ func TestReloadTakesOverAGoodFileAndSurvivesABadOne(t *testing.T) {
 
 func TestWhatCannotBeReloadedIsSaid(t *testing.T) {
 	w := newWorld(t, quick)
-	require.NoError(t, w.daemon.WriteConfig(withNode(quick+"data_dir = \"/nonexistent\"\n")))
+	require.NoError(t, w.daemon.WriteConfig(withNode(quick+"data_dir = \"/nonexistent\"\ntelemetry {\n  statsd_address = \"127.0.0.1:8125\"\n}\n")))
 	require.NoError(t, w.daemon.Signal(syscall.SIGHUP))
 	w.eventually(patience, func() error {
-		if !strings.Contains(w.daemon.Log(), "need a restart and are not taken over: keys=[\"data_dir\"]") {
+		if !strings.Contains(w.daemon.Log(), "need a restart and are not taken over: keys=[\"data_dir\", \"telemetry\"]") {
 			return fmt.Errorf("it is not logged")
 		}
 		return nil

@@ -29,9 +29,11 @@ import (
 const folder = "../../examples"
 
 // tested are the files that the tests of this package read. agent.hcl is
-// compared with the schema by config/schema_test.go too.
+// compared with the schema by config/schema_test.go too; those for Grafana and
+// Prometheus are read by test/extras.
 var tested = []string{
-	"README.md", "agent.hcl", "consul-hds.service", "envoy-plain.yaml", "ingress.sh", "sidecar.sh",
+	"README.md", "agent.hcl", "consul-hds.service", "envoy-plain.yaml",
+	"grafana/consul-hds.json", "ingress.sh", "prometheus/consul-hds.rules.test.yml", "prometheus/consul-hds.rules.yml", "sidecar.sh",
 	"vm/consul-hds.hcl", "vm/consul.hcl", "vm/web.hcl",
 }
 
@@ -62,7 +64,9 @@ func TestEveryFileIsTestedAndIntroducesItself(t *testing.T) {
 	require.ElementsMatch(t, tested, files)
 	index := read(t, "README.md")
 	for _, name := range files {
-		assert.True(t, strings.HasPrefix(read(t, name), "#"), "%s does not begin with what it is for", name)
+		if filepath.Ext(name) != ".json" { // which has no comments; the dashboard describes itself
+			assert.True(t, strings.HasPrefix(read(t, name), "#"), "%s does not begin with what it is for", name)
+		}
 		if top, _, _ := strings.Cut(name, "/"); top != "README.md" {
 			assert.Contains(t, index, "]("+top+")", "the index lacks %s", name)
 		}

@@ -1,4 +1,4 @@
-# error: is not built yet
+# error: socket path "run/dsd.socket" is not allowed
 telemetry {
-  dogstatsd_addr = "127.0.0.1:8125" # here
+  dogstatsd_addr = "unix://run/dsd.socket" # here
 }

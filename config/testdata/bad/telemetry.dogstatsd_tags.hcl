@@ -1,4 +1,5 @@
-# error: is not built yet
+# error: a tag is name:value
 telemetry {
-  dogstatsd_tags = ["a:b"] # here
+  dogstatsd_addr = "127.0.0.1:8125"
+  dogstatsd_tags = ["env:prod", "canary"] # here
 }

@@ -1,4 +1,4 @@
-# error: is not built yet
+# error: an IP address or host name, with a port
 telemetry {
-  statsd_address = "127.0.0.1:8125" # here
+  statsd_address = "127.0.0.1" # here
 }
