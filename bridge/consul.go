@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
 )
@@ -88,7 +88,7 @@ func (t *token) get() string { return *t.value.Load() }
 
 // read takes over what the file holds, and tells whether that is new.
 func (t *token) read() (changed bool, err error) {
-	b, err := os.ReadFile(t.file)
+	b, err := lookup.ReadFile(t.file)
 	if err != nil {
 		return false, fmt.Errorf("reading the Consul token: %w", err)
 	}
