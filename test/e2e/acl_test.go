@@ -63,6 +63,7 @@ func (w *world) newToken(policy string) *api.ACLToken {
 }
 
 func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, withACLs)
 	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "hds", Rules: policyOfNode(t, w.consul.NodeName())}, nil)
 	require.NoError(t, err)
@@ -115,6 +116,7 @@ func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
 }
 
 func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, withACLs)
 	_, _, err := w.client.ACL().PolicyCreate(&api.ACLPolicy{Name: "reader", Rules: `service_prefix "" { policy = "read" }`}, nil)
 	require.NoError(t, err)
@@ -137,6 +139,7 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 // The agent has a data directory: such a one takes a check that is registered
 // again for the one that it has, and tells its servers nothing of it.
 func TestADeadTokenIsVisible(t *testing.T) {
+	t.Parallel()
 	persistent := withACLs
 	persistent.Persistent = true
 	w := newConsul(t, persistent)

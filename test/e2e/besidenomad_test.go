@@ -46,6 +46,7 @@ func (w *world) nomadRemovesChecks() {
 }
 
 func TestNomadsOwnChecksAndOursLeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one, checked := w.app(), w.app()

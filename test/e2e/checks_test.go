@@ -19,6 +19,7 @@ import (
 const lostBound = 2 * time.Second
 
 func TestALostCheckIsBackWithItsLastStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
@@ -88,6 +89,7 @@ func (w *world) areBack(outputs map[string]string) func() error {
 }
 
 func TestAForeignCheckWithOurIDIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one, two := w.app(), w.app()
@@ -118,6 +120,7 @@ func TestAForeignCheckWithOurIDIsLeftAlone(t *testing.T) {
 }
 
 func TestARegistrationMayCarryTheCheck(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()
@@ -132,6 +135,7 @@ func TestARegistrationMayCarryTheCheck(t *testing.T) {
 }
 
 func TestOrphansAreKeptAndThenRemoved(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	one := w.app()
 	w.register("web-1", one.Port(), nil)
@@ -163,6 +167,7 @@ func (w *world) cleansInto(clean, odd string) {
 }
 
 func TestAProbeThatIsWithdrawnTakesItsCheckAlong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()
@@ -222,6 +227,7 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 }
 
 func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	proxy := w.behindProxy(1, "")
 	one := w.app()
@@ -262,6 +268,7 @@ func TestASlowAgentLetsNobodyExpire(t *testing.T) {
 }
 
 func TestAnAgentThatFailsForAMinuteLetsNobodyExpire(t *testing.T) {
+	t.Parallel()
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel() // it waits for TTLs
@@ -313,6 +320,7 @@ func (w *world) checkIndexes() map[string]uint64 {
 }
 
 func TestASecondDaemonIsStoppedByTheLock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()

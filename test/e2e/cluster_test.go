@@ -50,6 +50,7 @@ func (w *world) doorbell() error {
 
 // The agent is polled so rarely that the doorbell alone brings what is registered.
 func TestTheStoryOnAClientAgent(t *testing.T) {
+	t.Parallel()
 	w, _ := newCluster(t, quick+"consul {\n  poll_interval = \"1m\"\n}\n")
 	w.startEnvoy(theNode)
 	w.eventually(patience, w.doorbell)
@@ -149,6 +150,7 @@ func TestTheServerHangsForAWhile(t *testing.T) {
 }
 
 func TestTheClientAgentIsKilled(t *testing.T) {
+	t.Parallel()
 	w, _ := newCluster(t, quick)
 	w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
@@ -178,6 +180,7 @@ func (w *world) forgets(away time.Duration) {
 // The services are registered again before the daemon is sure that they are gone. In
 // 8 s it has failed to read the agent so often that it might ask more rarely.
 func TestAClientAgentThatForgotAllIsToldAgain(t *testing.T) {
+	t.Parallel()
 	for _, away := range []time.Duration{0, 8 * time.Second} {
 		t.Run(away.String(), func(t *testing.T) {
 			w, _ := newCluster(t, quick)
@@ -198,6 +201,7 @@ func TestAClientAgentThatForgotAllIsToldAgain(t *testing.T) {
 // An instance that the agent itself said it does not know is a new one when it
 // comes back: it is critical until it is probed, which is at once.
 func TestServicesThatStayAwayComeBackAsNewOnes(t *testing.T) {
+	t.Parallel()
 	w, _ := newCluster(t, quick)
 	w.startEnvoy(theNode)
 	meta := map[string]string{"hds": "http"}

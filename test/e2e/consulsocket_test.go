@@ -14,6 +14,7 @@ import (
 
 // The agent listens on a unix socket besides its port, which only the test uses.
 func TestTheAgentBehindAUnixSocket(t *testing.T) {
+	t.Parallel()
 	for how, opts := range map[string]func(address string) lab.DaemonOptions{
 		"consul.address": func(address string) lab.DaemonOptions {
 			return lab.DaemonOptions{Config: fmt.Sprintf("consul {\n  address = %q\n}\n", address)}

@@ -16,6 +16,7 @@ import (
 // The agent wants a client certificate, and every file of TLS changes while the
 // daemon runs.
 func TestMutualTLSToTheAgent(t *testing.T) {
+	t.Parallel()
 	port, err := theLab.Port()
 	require.NoError(t, err)
 	ca := newAuthority(t)

@@ -18,11 +18,13 @@ import (
 // The fake agents of the packages' own tests are held to the same contracts.
 
 func TestTheCatalogOnARealAgent(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	catalogtest.Contract(t, w.client)
 }
 
 func TestTheCatalogWithLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	const root = "11111111-1111-1111-1111-111111111111"
 	w := newConsul(t, lab.ConsulOptions{Token: root, Config: `
 acl {

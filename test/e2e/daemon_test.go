@@ -17,6 +17,7 @@ import (
 )
 
 func TestReloadTakesOverAGoodFileAndSurvivesABadOne(t *testing.T) {
+	t.Parallel()
 	service := func(name, more string) string {
 		return withNode(quick + fmt.Sprintf("service %q {\n  check \"c\" {\n    %s\n    http {\n    }\n  }\n}\n", name, more))
 	}
@@ -58,6 +59,7 @@ func TestReloadTakesOverAGoodFileAndSurvivesABadOne(t *testing.T) {
 }
 
 func TestWhatCannotBeReloadedIsSaid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	require.NoError(t, w.daemon.WriteConfig(withNode(quick+"data_dir = \"/nonexistent\"\ntelemetry {\n  statsd_address = \"127.0.0.1:8125\"\n}\n")))
 	require.NoError(t, w.daemon.Signal(syscall.SIGHUP))
@@ -70,6 +72,7 @@ func TestWhatCannotBeReloadedIsSaid(t *testing.T) {
 }
 
 func TestTheFirstSignalDrainsAndTheSecondExitsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
@@ -113,6 +116,7 @@ func TestTheFirstSignalDrainsAndTheSecondExitsAtOnce(t *testing.T) {
 }
 
 func TestTheDaemonWaitsForAnAgentThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	require.NoError(t, w.consul.Kill())
 	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(quick)})
@@ -136,6 +140,7 @@ func TestTheDaemonWaitsForAnAgentThatIsNotThere(t *testing.T) {
 }
 
 func TestWhatTheDaemonSaysOfItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()
@@ -207,6 +212,7 @@ func TestWhatTheDaemonSaysOfItself(t *testing.T) {
 }
 
 func TestWhatBecomesOfTheChecksAtShutdown(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string][2]string{
 		"keep": {"passing", "critical"}, "deregister": {"", ""}, "critical": {"critical", "critical"},
 	} {
@@ -228,6 +234,7 @@ func TestWhatBecomesOfTheChecksAtShutdown(t *testing.T) {
 }
 
 func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
@@ -267,6 +274,7 @@ func TestCleanupRemovesEveryCheckOfOursAndNoOther(t *testing.T) {
 }
 
 func TestStatusShowsMaintenanceMode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()

@@ -21,6 +21,7 @@ func (w *world) explained(id string) string {
 }
 
 func TestExplainTellsTheWholeChain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+"service \"web\" {\n  check \"default\" {\n    http {\n      path = \"/config\"\n    }\n  }\n}\n")
 	w.startEnvoy(theNode)
 	one := w.app()
@@ -70,6 +71,7 @@ func TestExplainTellsTheWholeChain(t *testing.T) {
 }
 
 func TestExplainTellsWhyAnInstanceIsNotProbed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.register("plain-1", 8080, nil)
 	w.register("off-1", 8080, map[string]string{"hds": "off"})
@@ -111,6 +113,7 @@ func TestExplainTellsWhyAnInstanceIsNotProbed(t *testing.T) {
 }
 
 func TestObserversShowWhatWasSaidLast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})

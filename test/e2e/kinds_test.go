@@ -82,6 +82,7 @@ http {
 }
 
 func TestHTTP2(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	for name, c := range map[string]struct {
 		conf  *tls.Config
@@ -110,6 +111,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestTLSVerifiesTheServer(t *testing.T) {
+	t.Parallel()
 	ca, other, clients := newAuthority(t), newAuthority(t), newAuthority(t)
 	clientCert, clientKey := clients.issue("client")
 	tlsBlock := func(more string) string { return "http {\n tls {\n" + more + "\n}\n}" }
@@ -148,6 +150,7 @@ func TestTLSVerifiesTheServer(t *testing.T) {
 // A resumed TLS session shows no certificate: each probe has to see the one that
 // the server has now.
 func TestACertificateThatIsReplacedIsSeen(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	w := configured(t, fmt.Sprintf("http {\n tls {\n ca_file = %q\n server_name = \"app.example\"\n}\n}", ca.ca()))
 	var current atomic.Pointer[tls.Certificate]
@@ -165,6 +168,7 @@ func TestACertificateThatIsReplacedIsSeen(t *testing.T) {
 }
 
 func TestTheFilesOfTLSMayChange(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
 	copyFile := func(from string) {
@@ -215,6 +219,7 @@ func TestTheFilesOfTLSMayChange(t *testing.T) {
 }
 
 func TestTLSIsSwitchedOnAndOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	e := w.startEnvoy(theNode)
 	ca := newAuthority(t)
@@ -238,6 +243,7 @@ func TestTLSIsSwitchedOnAndOff(t *testing.T) {
 }
 
 func TestTCPSendAndReceive(t *testing.T) {
+	t.Parallel()
 	w := configured(t, "tcp {\n send = \"PING\\r\\n\"\n receive = [\"+PONG\"]\n}")
 	l := listen(t, "127.0.0.1")
 	p := servePings(t, l)
@@ -253,6 +259,7 @@ func TestTCPSendAndReceive(t *testing.T) {
 }
 
 func TestTCPWithTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	w := configured(t, fmt.Sprintf("tcp {\n send = \"PING\\n\"\n receive = [\"PONG\"]\n tls {\n ca_file = %q\n server_name = \"db.example\"\n}\n}", ca.ca()))
 	l := listen(t, "127.0.0.1")
@@ -264,6 +271,7 @@ func TestTCPWithTLS(t *testing.T) {
 }
 
 func TestGRPC(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	for name, c := range map[string]struct {
 		conf    *tls.Config
@@ -294,6 +302,7 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestGRPCByMeta(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	l := listen(t, "127.0.0.1")
@@ -312,6 +321,7 @@ func TestGRPCByMeta(t *testing.T) {
 }
 
 func TestUnixSocketServices(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	path, err := theLab.SocketPath("app.sock")
@@ -332,6 +342,7 @@ func TestUnixSocketServices(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	four, six := listen(t, "127.0.0.1"), listen(t, "::1")

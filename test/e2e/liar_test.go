@@ -63,6 +63,7 @@ func (w *world) told(text string) {
 }
 
 func TestASpecifierThatIsNotAppliedIsAProblemAndAMetric(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	l := w.lie(theNode, 40)
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
@@ -87,6 +88,7 @@ func TestASpecifierThatIsNotAppliedIsAProblemAndAMetric(t *testing.T) {
 }
 
 func TestAnEnvoyTooOldForGRPCGetsNoSuchProbe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	l := w.lie(theNode, 35)
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "grpc"})
@@ -106,6 +108,7 @@ func TestAnEnvoyTooOldForGRPCGetsNoSuchProbe(t *testing.T) {
 }
 
 func TestStreamsThatLieAffectNoOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+"hds {\n  node_ids = [\"node-*\"]\n}\n")
 	w.startEnvoy(theNode)
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})

@@ -99,6 +99,7 @@ func (p *tenantProxy) assertSeen(t *testing.T, want tenant, requests ...string) 
 }
 
 func TestEveryRequestNamesTheNamespaceAndPartition(t *testing.T) {
+	t.Parallel()
 	team := tenant{"team-a", "rack-b"}
 	for how, c := range map[string]struct {
 		want    tenant

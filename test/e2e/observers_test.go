@@ -43,6 +43,7 @@ func (w *world) observer(id string) (o lab.StatusObserver) {
 }
 
 func TestASidecarProbesItsOwnInstanceAndNothingElse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	hidden, other := w.app(), w.app()
 	// The registered port is nobody's: only the sidecar knows the app's own.
@@ -74,6 +75,7 @@ func TestASidecarProbesItsOwnInstanceAndNothingElse(t *testing.T) {
 }
 
 func TestAnUnknownEnvoyProbesNothingUntilItIsKnown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+"hds {\n  node_ids = [\"*\"]\n}\n")
 	one := w.app()
 	w.register("web-1", one.Port(), map[string]string{"hds": "http", "hds_observer": "sidecar"})
@@ -119,6 +121,7 @@ func TestAnUnknownEnvoyProbesNothingUntilItIsKnown(t *testing.T) {
 }
 
 func TestTwoNodeEnvoysAndTheWorstWins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+"hds {\n  node_ids = [\"node-*\"]\n}\n")
 	a, b := w.startEnvoy("node-a"), w.startEnvoy("node-b")
 	one := w.app()
@@ -136,6 +139,7 @@ func TestTwoNodeEnvoysAndTheWorstWins(t *testing.T) {
 }
 
 func TestEnvoysConnectByLoopbackTCP(t *testing.T) {
+	t.Parallel()
 	port, err := theLab.Port()
 	require.NoError(t, err)
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
@@ -154,6 +158,7 @@ func TestEnvoysConnectByLoopbackTCP(t *testing.T) {
 }
 
 func TestACrashLoopingEnvoyKeepsNoStatusAlive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+`
 hds {
   node_ids        = ["`+theNode+`"]
@@ -181,6 +186,7 @@ checks {
 }
 
 func TestAHotRestartChangesNoStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	start := func(epoch int) *lab.Envoy {
 		e, err := theLab.StartEnvoy(w.ctx, lab.EnvoyOptions{
@@ -211,6 +217,7 @@ func TestAHotRestartChangesNoStatus(t *testing.T) {
 }
 
 func TestAnEnvoyThatMovesToAnotherIdentity(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	one, two := w.app(), w.app()
 	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
@@ -229,6 +236,7 @@ func TestAnEnvoyThatMovesToAnotherIdentity(t *testing.T) {
 }
 
 func TestTheObserverMayBeChosen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	one := w.app()
 	w.register("web-1", one.Port(), map[string]string{"hds": "http", "hds_observer": "node"})
@@ -255,6 +263,7 @@ func TestTheObserverMayBeChosen(t *testing.T) {
 }
 
 func TestASidecarWithoutAliasIsToldOf(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
 	require.NoError(t, w.client.Agent().ServiceRegister(&api.AgentServiceRegistration{

@@ -14,6 +14,7 @@ import (
 )
 
 func TestAServiceWithoutOptInIsNeverTouched(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	e := w.startEnvoy(theNode)
 	plain, side := w.app(), w.app()
@@ -53,6 +54,7 @@ func (w *world) modifyIndex(service string) uint64 {
 }
 
 func TestABadMetaIsAProblemAndAllElseGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	good, typo, fresh := w.app(), w.app(), w.app()
@@ -92,6 +94,7 @@ func TestABadMetaIsAProblemAndAllElseGoesOn(t *testing.T) {
 }
 
 func TestSeveralChecksByConfig(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	one, db := w.app(), w.app()
 	w.startDaemon(quick + fmt.Sprintf(`
@@ -134,6 +137,7 @@ service "web" {
 }
 
 func TestAnInstanceThatAppearsIsCriticalAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick) // and no Envoy
 	one := w.app()
 	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
@@ -155,6 +159,7 @@ func TestAnInstanceThatAppearsIsCriticalAtOnce(t *testing.T) {
 }
 
 func TestAnInstanceThatWasThereGetsItsCheckWithItsFirstAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	healthy, failing := w.app(), w.app()
 	failing.SetStatus(500)
@@ -219,6 +224,7 @@ func TestTwentyServicesAtOnce(t *testing.T) {
 }
 
 func TestAServiceDeregisteredWhileFailing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()
@@ -245,6 +251,7 @@ func TestAServiceDeregisteredWhileFailing(t *testing.T) {
 }
 
 func TestShadowModeWritesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	one := w.app()

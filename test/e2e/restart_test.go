@@ -45,6 +45,7 @@ func (w *world) twoInstances(meta map[string]string) (healthy, failing *lab.App)
 var asTheyAre = map[string]string{"hds:web-1": api.HealthPassing, "hds:web-2": api.HealthCritical}
 
 func TestARestartOfTheDaemonChangesNoStatus(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
 			w := newWorld(t, quick)
@@ -76,6 +77,7 @@ func TestARestartOfTheDaemonChangesNoStatus(t *testing.T) {
 }
 
 func TestARestartOfEnvoyChangesNoStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	e := w.startEnvoy(theNode)
 	w.twoInstances(map[string]string{"hds": "http"})
@@ -88,6 +90,7 @@ func TestARestartOfEnvoyChangesNoStatus(t *testing.T) {
 }
 
 func TestAChangedDefinitionChangesNoStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick)
 	w.startEnvoy(theNode)
 	healthy, failing := w.twoInstances(map[string]string{"hds": "http"})
@@ -103,6 +106,7 @@ func TestAChangedDefinitionChangesNoStatus(t *testing.T) {
 }
 
 func TestAnEnvoyThatGoesAwayLetsTheTTLExpire(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+`
 checks {
   ttl         = "10s"
@@ -126,6 +130,7 @@ checks {
 }
 
 func TestTheAgentIsRestarted(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{Persistent: true})
 	w.startDaemon(quick)
 	w.startEnvoy(theNode)
@@ -168,6 +173,7 @@ hds {
 }
 
 func TestRestartsInAnyOrderChangeNoStatus(t *testing.T) {
+	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{Persistent: true})
 	w.startDaemon(quick)
 	e := w.startEnvoy(theNode)
@@ -208,6 +214,7 @@ func TestRestartsInAnyOrderChangeNoStatus(t *testing.T) {
 // An answer that says nothing new ends staleness too, and on a quiet node there
 // is nothing else that would.
 func TestAnEnvoyThatStoodStillIsHeardAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, quick+`
 checks {
   ttl         = "20s"
@@ -248,6 +255,7 @@ checks {
 // While an agent reloads its configuration it shows neither the services in it
 // nor their checks for some milliseconds.
 func TestAReloadOfTheAgentLosesNothing(t *testing.T) {
+	t.Parallel()
 	one := (&world{t: t}).app()
 	w := newConsul(t, lab.ConsulOptions{Persistent: true, Config: fmt.Sprintf(`
 services {
