@@ -19,6 +19,7 @@ build: ## Build bin/consul-hds, a static binary
 
 test: tools ## Run all tests: unit and end-to-end, with the race detector
 	$(if $(RACE),,@echo 'NOTE: no C compiler was found: the tests run without the race detector')
+	@unshare --net true 2>/dev/null || echo 'NOTE: this user may make no network namespaces: the mesh is tested without (root may, and so may all by `unshare -r`)'
 	LAB_RACE=$(if $(RACE),1,0) $(GO) test $(RACE) -count=1 -parallel 8 -timeout 20m ./...
 	cd test/nomad && $(GO) test $(RACE) -count=1 -timeout 5m ./...
 
@@ -34,7 +35,7 @@ tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to work (half an hour)
 	$(GO) run -buildvcs=false ./test/envoys
 
-figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU (a quarter of an hour)
+figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU (twenty minutes)
 	$(GO) run -buildvcs=false ./test/figures
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back

@@ -28,6 +28,7 @@ const patience = 20 * time.Second
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) {
+	lab.AppMain()
 	ctx, cancel := lab.SignalContext(context.Background())
 	var err error
 	if theLab, err = lab.New(ctx, lab.Options{Progress: os.Stderr}); err != nil {

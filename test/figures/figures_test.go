@@ -19,7 +19,7 @@ func TestMeasurementsAreChosenByName(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"cpu", "lost"}, names(two))
 	_, err = choose(measurements(), "lots")
-	assert.EqualError(t, err, `there is no measurement "lots", only delays, lost, restarts, writes, cpu`)
+	assert.EqualError(t, err, `there is no measurement "lots", only delays, mesh, lost, restarts, writes, cpu`)
 }
 
 // The numbers are those of docs/how-it-works.md.
@@ -50,6 +50,10 @@ func TestABrokenBoundIsAFault(t *testing.T) {
 		breaks(&w)
 		assert.Error(t, w.fault(), "%+v", w)
 	}
+
+	assert.NoError(t, flips{requests: 1}.fault("it"))
+	assert.Error(t, flips{requests: 1, failed: 1}.fault("it"))
+	assert.Error(t, flips{requests: 1, late: 1}.fault("it"))
 
 	assert.NoError(t, unchanged(lab.Samples{Count: 1}))
 	assert.Error(t, unchanged(lab.Samples{}), "nothing was seen")

@@ -1,6 +1,6 @@
 // Command figures measures what the docs claim, on a real Consul and a real
-// Envoy, and prints tables: how long a failure takes to reach Consul's users,
-// what restarts do, what a steady node writes and what it costs.
+// Envoy, and prints tables: how long a failure takes to reach Consul's users
+// and a mesh, what restarts do, what a steady node writes and what it costs.
 //
 // It fails if a bound of the contract is broken. On a machine that is busy with
 // other things it may be.
@@ -43,6 +43,7 @@ type measurement struct {
 func measurements() []measurement {
 	return []measurement{
 		{"delays", (*figures).delays},
+		{"mesh", (*figures).mesh},
 		{"lost", (*figures).lost},
 		{"restarts", (*figures).restarts},
 		{"writes", (*figures).writes},
@@ -51,9 +52,10 @@ func measurements() []measurement {
 }
 
 func main() {
+	lab.AppMain()
 	f := figures{out: os.Stdout}
 	only := flag.String("only", "", "the measurements to make, comma-separated; all of them if empty: "+strings.Join(names(measurements()), ", "))
-	flag.IntVar(&f.runs, "runs", 20, "delays: how often each failure is made")
+	flag.IntVar(&f.runs, "runs", 20, "delays, mesh: how often each failure is made")
 	flag.IntVar(&f.losses, "losses", 50, "lost: how often a check is lost")
 	flag.IntVar(&f.rounds, "rounds", 10, "restarts: how often daemon, Envoy and agent are restarted")
 	flag.Uint64Var(&f.seed, "seed", 1, "restarts: what the random order begins with")

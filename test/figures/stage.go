@@ -27,11 +27,13 @@ type stage struct {
 	envoy  *lab.Envoy
 	client *api.Client
 	closes []func()
+	// setting is what runs on the stage, in words.
+	setting string
 }
 
 // newAgent starts a stage with an agent alone.
 func (f *figures) newAgent(ctx context.Context, opts lab.ConsulOptions) (*stage, error) {
-	s := &stage{lab: f.lab}
+	s := &stage{lab: f.lab, setting: "a node Envoy, default settings"}
 	var err error
 	if s.consul, err = f.lab.StartConsul(ctx, opts); err != nil {
 		return nil, err
@@ -109,8 +111,8 @@ func (s *stage) versions(ctx context.Context) (string, error) {
 		return "", err
 	}
 	o, err := s.observer(ctx)
-	return fmt.Sprintf("consul-hds %s, Consul %v, Envoy %s, a node Envoy, default settings, %d cores",
-		st.Version, self["Config"]["Version"], o.Envoy, runtime.NumCPU()), err
+	return fmt.Sprintf("consul-hds %s, Consul %v, Envoy %s, %s, %d cores",
+		st.Version, self["Config"]["Version"], o.Envoy, s.setting, runtime.NumCPU()), err
 }
 
 // app starts an HTTP app.

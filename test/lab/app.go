@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,14 +14,17 @@ import (
 )
 
 // App is a small app with a behaviour that can be switched: HTTP, where every
-// path but /behave answers with the status set, or TCP, where a connection is
+// path but /behave answers with the status set, and /health with one of its own
+// if that is set, or TCP, where a connection is
 // accepted, greeted when it has sent a line, and closed. It keeps its port when
 // it is closed and opened again. It is safe for concurrent use.
 type App struct {
+	name string
 	port int
 	tcp  bool
 
 	status atomic.Int64
+	health atomic.Int64 // 0 is none
 	hang   atomic.Bool
 	delay  atomic.Int64 // nanoseconds
 	hits   atomic.Int64
@@ -106,14 +108,22 @@ func (a *App) Hits() int64 { return a.hits.Load() }
 // SetStatus sets the HTTP status of all answers.
 func (a *App) SetStatus(code int) { a.status.Store(int64(code)) }
 
+// SetHealth sets the HTTP status of /health, where the app tells of itself while
+// it serves all else as before; 0 is what SetStatus says.
+func (a *App) SetHealth(code int) { a.health.Store(int64(code)) }
+
 // SetHang makes the app take requests and connections, but answer none.
 func (a *App) SetHang(hang bool) { a.hang.Store(hang) }
 
 // SetDelay makes an HTTP app take so long for every answer.
 func (a *App) SetDelay(d time.Duration) { a.delay.Store(int64(d)) }
 
-// ServeHTTP implements http.Handler. POST /behave?status=500&hang=true is
-// SetStatus and SetHang.
+// ServedBy is the header of an HTTP answer that names the app.
+const ServedBy = "Served-By"
+
+// ServeHTTP implements http.Handler. POST
+// /behave?status=500&health=503&hang=true&delay=10ms is SetStatus, SetHealth,
+// SetHang and SetDelay.
 func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/behave" && r.Method == http.MethodPost {
 		if err := a.behave(r); err != nil {
@@ -129,27 +139,53 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	time.Sleep(time.Duration(a.delay.Load()))
 	code := int(a.status.Load())
+	if health := int(a.health.Load()); r.URL.Path == "/health" && health != 0 {
+		code = health
+	}
+	w.Header().Set(ServedBy, a.name)
 	w.WriteHeader(code)
 	_, _ = fmt.Fprintln(w, http.StatusText(code))
 }
 
+// behave sets what the query names.
 func (a *App) behave(r *http.Request) error {
-	q := r.URL.Query()
-	if q.Has("status") {
-		code, err := strconv.Atoi(q.Get("status"))
-		if err != nil || code < 200 || code > 599 {
-			return errors.New("status must be 200 to 599")
+	for what, to := range r.URL.Query() {
+		if err := a.set(what, to[0]); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		a.SetStatus(code)
-	}
-	if q.Has("hang") {
-		hang, err := strconv.ParseBool(q.Get("hang"))
-		if err != nil {
-			return errors.New("hang must be true or false")
-		}
-		a.SetHang(hang)
 	}
 	return nil
+}
+
+func (a *App) set(what, to string) error {
+	switch what {
+	case "status":
+		return apply(to, parseStatus, a.SetStatus)
+	case "health":
+		return apply(to, parseStatus, a.SetHealth)
+	case "hang":
+		return apply(to, strconv.ParseBool, a.SetHang)
+	case "delay":
+		return apply(to, time.ParseDuration, a.SetDelay)
+	}
+	return errors.New("no such behaviour")
+}
+
+// apply sets what a text says.
+func apply[T any](text string, parse func(string) (T, error), set func(T)) error {
+	value, err := parse(text)
+	if err == nil {
+		set(value)
+	}
+	return err
+}
+
+func parseStatus(text string) (int, error) {
+	code, err := strconv.Atoi(text)
+	if err != nil || code < 200 || code > 599 {
+		return 0, errors.New("it must be 200 to 599")
+	}
+	return code, nil
 }
 
 // serveTCP serves until the returned function, which closes all, is called.
@@ -195,75 +231,4 @@ func pause(ctx context.Context) bool {
 	case <-time.After(pollEvery):
 		return true
 	}
-}
-
-// appVariable tells a process to be an app, on the port that it names.
-const appVariable = "LAB_APP_PORT"
-
-// AppMain turns the process into an app, for good, when it was started by
-// StartAppProcess. Programs that call that must begin with it: main, or
-// TestMain.
-func AppMain() {
-	text, ok := os.LookupEnv(appVariable)
-	if !ok {
-		return
-	}
-	port, err := strconv.Atoi(text)
-	if err == nil {
-		err = newApp(port, false).Open()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "app:", err)
-		os.Exit(1)
-	}
-	fmt.Println("app: listens on", loopback(port))
-	select {}
-}
-
-// AppProcess is an HTTP App in a process of its own, which can be killed.
-type AppProcess struct {
-	*Process
-	port int
-}
-
-// StartAppProcess starts this very program as an HTTP app on a free port and
-// waits until it answers.
-func (l *Lab) StartAppProcess(ctx context.Context, name string) (*AppProcess, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("starting an app: %w", err)
-	}
-	port, err := l.Port()
-	if err != nil {
-		return nil, err
-	}
-	a := &AppProcess{port: port}
-	env := []string{appVariable + "=" + strconv.Itoa(port)}
-	if a.Process, err = l.start(l.uniqueName(name, "app"), self, nil, env); err != nil {
-		return nil, err
-	}
-	return a, a.WaitReady(ctx)
-}
-
-// Port is the app's port; it survives restarts.
-func (a *AppProcess) Port() int { return a.port }
-
-// Addr is host:port of the app.
-func (a *AppProcess) Addr() string { return loopback(a.port) }
-
-// WaitReady waits until the port accepts connections.
-func (a *AppProcess) WaitReady(ctx context.Context) error {
-	return a.until(ctx, 10*time.Second, func() error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.Addr())
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
-}
-
-// SetStatus sets the HTTP status of all answers.
-func (a *AppProcess) SetStatus(ctx context.Context, code int) error {
-	_, err := httpDo(ctx, http.MethodPost, "http://"+a.Addr()+"/behave?status="+strconv.Itoa(code))
-	return err
 }

@@ -27,7 +27,14 @@ func TestAppBehaves(t *testing.T) {
 	require.NoError(t, get())
 	require.ErrorContains(t, behave("status=99"), "400")
 	require.ErrorContains(t, behave("hang=perhaps"), "400")
+	require.ErrorContains(t, behave("hangs=true"), "400")
 	require.EqualValues(t, 3, a.Hits())
+
+	require.NoError(t, behave("health=503&delay=1ms"))
+	require.ErrorContains(t, get(), "503")
+	_, err = httpGet(t.Context(), "http://"+a.Addr()+"/")
+	require.NoError(t, err, "/health alone is bad")
+	a.SetHealth(0)
 
 	require.NoError(t, behave("hang=true"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -18,10 +18,11 @@ const consulReady = 30 * time.Second
 // Consul is a running agent: a server, which is its own leader, or a client.
 type Consul struct {
 	*Process
-	opts   ConsulOptions
-	data   string
-	ports  map[string]int
-	client *api.Client
+	opts       ConsulOptions
+	data       string
+	ports      map[string]int
+	grpcSocket string
+	client     *api.Client
 }
 
 // StartConsul starts an agent on free ports and waits until it has a leader and
@@ -41,6 +42,11 @@ func (l *Lab) StartConsul(ctx context.Context, opts ConsulOptions) (*Consul, err
 	c := &Consul{opts: opts, data: l.Path(opts.Name, "data")}
 	if c.ports, err = l.portsFor("http", "dns", "grpc", "serf_lan", "serf_wan", "server"); err != nil {
 		return nil, err
+	}
+	if opts.GRPCSocket {
+		if c.grpcSocket, err = l.SocketPath(opts.Name + "-grpc.sock"); err != nil {
+			return nil, err
+		}
 	}
 	c.client, err = api.NewClient(&api.Config{Scheme: "http", Address: c.HTTPAddr(), Token: opts.Token})
 	if err != nil {
@@ -96,8 +102,14 @@ func (c *Consul) HTTPAddr() string { return c.addr("http") }
 // DNSAddr is host:port of the DNS server.
 func (c *Consul) DNSAddr() string { return c.addr("dns") }
 
-// GRPCAddr is host:port of xDS, for sidecars and gateways.
-func (c *Consul) GRPCAddr() string { return c.addr("grpc") }
+// GRPCAddr is where xDS is, for sidecars and gateways: host:port, or unix:// and
+// the path of a socket.
+func (c *Consul) GRPCAddr() string {
+	if c.grpcSocket != "" {
+		return "unix://" + c.grpcSocket
+	}
+	return c.addr("grpc")
+}
 
 // addr is host:port of one of the agent's ports.
 func (c *Consul) addr(port string) string {
@@ -116,8 +128,17 @@ func (c *Consul) NodeName() string { return c.opts.NodeName }
 // SidecarBootstrap is what `consul connect envoy -bootstrap` prints for the
 // sidecar of an instance, with the agent's token in it.
 func (c *Consul) SidecarBootstrap(ctx context.Context, instance string) ([]byte, error) {
+	return c.bootstrap(ctx, "-sidecar-for", instance)
+}
+
+// ProxyBootstrap is SidecarBootstrap for a proxy or a gateway by its own id.
+func (c *Consul) ProxyBootstrap(ctx context.Context, proxyID string) ([]byte, error) {
+	return c.bootstrap(ctx, "-proxy-id", proxyID)
+}
+
+func (c *Consul) bootstrap(ctx context.Context, option, id string) ([]byte, error) {
 	return filter(ctx, nil, []string{"CONSUL_HTTP_TOKEN=" + c.opts.Token}, c.path, "connect", "envoy",
-		"-http-addr", c.HTTPAddr(), "-grpc-addr", c.GRPCAddr(), "-sidecar-for", instance, "-bootstrap")
+		"-http-addr", c.HTTPAddr(), "-grpc-addr", c.GRPCAddr(), option, id, "-bootstrap")
 }
 
 // Resolver asks the agent's DNS server, and no other.

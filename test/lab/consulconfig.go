@@ -27,6 +27,9 @@ type ConsulOptions struct {
 	// survives Restart, and which finds its clients again. A dev agent keeps
 	// nothing.
 	Persistent bool
+	// GRPCSocket has the agent serve xDS on a unix socket, which Envoys in a
+	// Namespace can reach, instead of a port.
+	GRPCSocket bool
 	// Config is HCL laid over the lab's own.
 	Config string
 	// Token is the ACL token of Client and of the lab's own reads.
@@ -60,6 +63,9 @@ func (c *Consul) labConfig(grpcTLS bool) string {
 		fmt.Fprintf(&b, "  %s = %d\n", name, port)
 	}
 	fmt.Fprintf(&b, "}\n")
+	if c.grpcSocket != "" {
+		fmt.Fprintf(&b, "addresses {\n  grpc = %q\n}\n", c.GRPCAddr())
+	}
 	return b.String()
 }
 

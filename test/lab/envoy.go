@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -42,6 +43,8 @@ type EnvoyOptions struct {
 	// Overlay is a JSON object to merge in as well, in the same --config-yaml.
 	Overlay    []byte
 	HotRestart HotRestart
+	// Namespace is the network that it runs in; nil is the lab's own.
+	Namespace *Namespace
 }
 
 // HotRestart makes an Envoy part of a hot restart. The zero value does not.
@@ -100,7 +103,7 @@ func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error)
 	}
 	e := &Envoy{nodeID: opts.NodeID, admin: loopback(port)}
 	args := []string{"-c", file, "--config-yaml", string(overlay), "--concurrency", "1", "-l", opts.LogLevel}
-	e.Process, err = l.start(name, binary, append(args, opts.HotRestart.args()...), nil)
+	e.Process, err = l.startIn(opts.Namespace, name, binary, append(args, opts.HotRestart.args()...), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -180,14 +183,14 @@ func (e *Envoy) AdminAddr() string { return e.admin }
 // WaitReady waits until the admin interface answers.
 func (e *Envoy) WaitReady(ctx context.Context) error {
 	return e.until(ctx, envoyReady, func() error {
-		_, err := httpGet(ctx, "http://"+e.admin+"/server_info")
+		_, err := httpDoIn(ctx, e.ns, http.MethodGet, "http://"+e.admin+"/server_info")
 		return err
 	})
 }
 
 // Stats are all counters and gauges, by name. Histograms are left out.
 func (e *Envoy) Stats(ctx context.Context) (map[string]uint64, error) {
-	body, err := httpGet(ctx, "http://"+e.admin+"/stats?histogram_buckets=none")
+	body, err := httpDoIn(ctx, e.ns, http.MethodGet, "http://"+e.admin+"/stats?histogram_buckets=none")
 	if err != nil {
 		return nil, fmt.Errorf("reading the stats of %s: %w", e.name, err)
 	}

@@ -18,6 +18,11 @@ func httpGet(ctx context.Context, url string) ([]byte, error) {
 }
 
 func httpDo(ctx context.Context, method, url string) ([]byte, error) {
+	return httpDoIn(ctx, nil, method, url)
+}
+
+// httpDoIn is httpDo, from within a network namespace.
+func httpDoIn(ctx context.Context, ns *Namespace, method, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
@@ -25,7 +30,7 @@ func httpDo(ctx context.Context, method, url string) ([]byte, error) {
 		return nil, err
 	}
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := ns.httpClient().Do(req)
 	if err != nil {
 		return nil, err
 	}

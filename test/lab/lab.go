@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -189,7 +190,7 @@ func (l *Lab) uniqueName(name, fallback string) string {
 	return name
 }
 
-// onClose has Close call f.
+// onClose has Close call f, before what was given to it earlier.
 func (l *Lab) onClose(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (l *Lab) close() error {
 	for i := len(procs) - 1; i >= 0; i-- {
 		errs = append(errs, procs[i].Kill())
 	}
-	for _, f := range closers {
+	for _, f := range slices.Backward(closers) {
 		f()
 	}
 	for _, p := range ports {

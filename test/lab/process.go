@@ -27,6 +27,7 @@ type Process struct {
 	args []string
 	env  []string
 	log  string
+	ns   *Namespace
 
 	mu  sync.Mutex
 	run *run // the newest
@@ -50,7 +51,12 @@ func (r *run) running() bool {
 
 // start runs a program as a child of the lab. env is laid over the lab's own.
 func (l *Lab) start(name, path string, args, env []string) (*Process, error) {
-	p := &Process{lab: l, name: name, path: path, args: args, env: env, log: l.Path(name + ".log")}
+	return l.startIn(nil, name, path, args, env)
+}
+
+// startIn is start, in a network namespace.
+func (l *Lab) startIn(ns *Namespace, name, path string, args, env []string) (*Process, error) {
+	p := &Process{lab: l, name: name, path: path, args: args, env: env, log: l.Path(name + ".log"), ns: ns}
 	if err := p.Start(); err != nil {
 		return nil, err
 	}
@@ -90,26 +96,29 @@ func (p *Process) startRun() error {
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	r := &run{cmd: cmd, done: make(chan struct{})}
-	if err := startTied(cmd, func(error) { close(r.done) }); err != nil {
+	if err := startTied(p.ns, cmd, func(error) { close(r.done) }); err != nil {
 		return err
 	}
 	p.run = r
 	return nil
 }
 
-// startTied starts a command that the kernel kills when this process dies,
-// however it dies, and calls ended with the result of its Wait.
+// startTied starts a command in a network namespace, which the kernel kills when
+// this process dies, however it dies, and calls ended with the result of its Wait.
 //
 // The kernel's parent death signal is sent at the end of the thread, not of the
 // process, that started the child: so one goroutine, locked to its thread,
-// starts the child and stays until it has ended.
-func startTied(cmd *exec.Cmd, ended func(error)) error {
+// starts the child and stays until it has ended. It never unlocks the thread,
+// which may have left the lab's own network, and so ends with it.
+func startTied(ns *Namespace, cmd *exec.Cmd, ended func(error)) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		err := ns.enter()
+		if err == nil {
+			err = cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			ended(cmd.Wait())
@@ -122,7 +131,7 @@ func startTied(cmd *exec.Cmd, ended func(error)) error {
 func runTied(ctx context.Context, cmd *exec.Cmd) error {
 	var result error // valid once done is closed
 	done := make(chan struct{})
-	err := startTied(cmd, func(err error) {
+	err := startTied(nil, cmd, func(err error) {
 		result = err
 		close(done)
 	})
