@@ -81,6 +81,31 @@ func (b backend) Observer(nodeID string) (admin.Exchange, error) {
 	return out, nil
 }
 
+// Transitions are the last changes of the checks' statuses. They are those of the
+// agent, not of the verdicts: what somebody looks into at night is what Consul
+// showed, and since when.
+func (b backend) Transitions() []admin.Transition {
+	list := b.manager.Transitions()
+	out := make([]admin.Transition, len(list))
+	for i, t := range list {
+		out[i] = admin.Transition{
+			Time: t.At, CheckID: t.CheckID, ServiceID: t.ServiceID,
+			From: string(t.From), To: string(t.To), Output: t.Output, Observer: t.Observer,
+		}
+	}
+	return out
+}
+
+// Configuration is the configuration in force, without secrets.
+func (b backend) Configuration() string { return b.ring.configuration() }
+
+// configuration is the settings' text.
+func (r *ring) configuration() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settings.Text
+}
+
 // describe tells of a comparison, if there was any.
 func (c comparison) describe() *admin.Shadow {
 	if c == (comparison{}) {

@@ -89,6 +89,8 @@ type TelemetryConfig struct {
 // Settings are what can be changed while the bridge runs.
 type Settings struct {
 	Rules probe.Rules
+	// Text is the whole configuration in force for people, without secrets.
+	Text string
 	// NodeIDs are globs of the node ids that are node Envoys.
 	NodeIDs []string
 	// ReportInterval is the pause between two reports of an Envoy.

@@ -289,7 +289,8 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 	}
 	want := checks.Want{
 		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Name: t.probe.Title(),
-		Status: t.verdict.Status, Output: t.verdict.Output, Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
+		Status: t.verdict.Status, Output: t.verdict.Output, Observer: t.verdict.Observer,
+		Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
 	}
 	if before.Status != t.verdict.Status {
 		want.ReportedAt = time.Time{} // silence and what was found are no reports

@@ -19,7 +19,41 @@ import (
 
 const hidden = "(hidden)"
 
-// Redacted is the whole configuration as a file of HCL, without secrets.
+// Public is Redacted for readers who may know less than the files' own: what
+// services are asked for, header values and payloads, is hidden as well, for it may
+// hold their secrets. It does not load again.
+func (c *Config) Public() string {
+	public := *c
+	public.Services = make([]probe.Service, len(c.Services))
+	for i, s := range c.Services {
+		checks := slices.Clone(s.Checks)
+		for j := range checks {
+			hideContent(&checks[j].Settings)
+		}
+		public.Services[i] = probe.Service{Name: s.Name, Checks: checks}
+	}
+	return public.Redacted()
+}
+
+// hideContent replaces what a probe sends and looks for.
+func hideContent(s *probe.Settings) {
+	headers := make(map[string][]string, len(s.Headers))
+	for name := range s.Headers {
+		headers[name] = []string{hidden}
+	}
+	s.Headers = headers
+	for _, p := range []*probe.Payload{&s.Body, &s.Send} {
+		if *p != "" {
+			*p = hidden
+		}
+	}
+	if len(s.Receive) > 0 {
+		s.Receive = []probe.Payload{hidden}
+	}
+}
+
+// Redacted is the whole configuration as a file of HCL, without its token. What
+// else a Config holds it shows, so that it loads again to the same.
 func (c *Config) Redacted() string {
 	f := hclwrite.NewEmptyFile()
 	writeBlock(f.Body(), reflect.ValueOf(*c), "")

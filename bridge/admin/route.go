@@ -17,6 +17,15 @@ type failure struct {
 	err  error
 }
 
+// codeOf is the status code of an error.
+func codeOf(err error) int {
+	var f failure
+	if errors.As(err, &f) {
+		return f.code
+	}
+	return http.StatusInternalServerError
+}
+
 func (f failure) Error() string { return f.err.Error() }
 func (f failure) Unwrap() error { return f.err }
 
@@ -33,12 +42,7 @@ func (h jsonHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	code := http.StatusInternalServerError
-	var f failure
-	if errors.As(err, &f) {
-		code = f.code
-	}
-	writeJSON(w, code, map[string]string{"error": err.Error()})
+	writeJSON(w, codeOf(err), map[string]string{"error": err.Error()})
 }
 
 func writeJSON(w http.ResponseWriter, code int, value any) {
@@ -71,8 +75,8 @@ func (r route) allow() string {
 }
 
 // routes are the handlers by path; a path that ends in a slash stands for all
-// below it. Unlike http.ServeMux they redirect nobody, since our paths may end in
-// a service id, and answer every error as JSON.
+// below it, but "/" for itself alone. Unlike http.ServeMux they redirect nobody,
+// since our paths may end in a service id, and answer every error as JSON.
 type routes map[string]route
 
 func (rs routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +97,7 @@ func (rs routes) find(path string) (route, bool) {
 		return found, true
 	}
 	for prefix, found := range rs {
-		if strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) {
+		if prefix != "/" && strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) {
 			return found, true
 		}
 	}

@@ -1,10 +1,11 @@
 // Package admin is the daemon's HTTP API: health, readiness, status, metrics,
-// reload and profiles. It knows the daemon by a small interface only.
+// reload and profiles, and pages for people. It knows the daemon by a small interface only.
 package admin
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -31,6 +32,10 @@ type Backend interface {
 	Explain(ctx context.Context, id string) (Explanation, error)
 	// Observer tells what was said last with the Envoy of a node id.
 	Observer(nodeID string) (Exchange, error)
+	// Transitions are the last changes of the checks' statuses, the newest first.
+	Transitions() []Transition
+	// Configuration is the configuration in force, as text without secrets.
+	Configuration() string
 	// Reload reads the config again. After an error the old one goes on.
 	Reload() error
 }
@@ -56,6 +61,7 @@ type Config struct {
 // Server serves the API.
 type Server struct {
 	config    Config
+	pages     *pages
 	listeners []*listener
 }
 
@@ -73,6 +79,10 @@ func New(config Config) (*Server, error) {
 		config.Logger = hclog.NewNullLogger()
 	}
 	s := &Server{config: config}
+	var err error
+	if s.pages, err = newPages(config.Backend, s.allReady); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	s.listeners = append(s.listeners, newListener("admin", config.Listen, s.Handler(), config.Logger))
 	if config.MetricsListen != "" {
 		s.listeners = append(s.listeners, newListener("metrics", config.MetricsListen, s.MetricsHandler(), config.Logger))
@@ -129,6 +139,10 @@ func (s *Server) Handler() http.Handler {
 	all["/v1/status"] = get(s.status)
 	all["/v1/explain/"] = get(s.explain)
 	all["/v1/observers/"] = get(s.observer)
+	all["/v1/transitions"] = get(s.transitions)
+	all["/"] = s.pages.handle(s.pages.showOverview)
+	all["/explain/"] = s.pages.handle(s.pages.showExplanation)
+	all["/config"] = s.pages.handle(s.pages.showConfig)
 	all["/v1/reload"] = route{method: http.MethodPut, handler: jsonHandler(s.reload)}
 	if s.config.EnableDebug {
 		addProfiles(all)
@@ -155,11 +169,14 @@ type state struct {
 func (s *Server) health(*http.Request) (any, error) { return state{"alive"}, nil }
 
 func (s *Server) ready(*http.Request) (any, error) {
-	if err := errors.Join(s.config.Backend.Ready(), s.Ready()); err != nil {
+	if err := s.allReady(); err != nil {
 		return nil, failure{http.StatusServiceUnavailable, err}
 	}
 	return state{"ready"}, nil
 }
+
+// allReady returns nil if the daemon does its work and every listener is open.
+func (s *Server) allReady() error { return errors.Join(s.config.Backend.Ready(), s.Ready()) }
 
 func (s *Server) status(*http.Request) (any, error) { return s.config.Backend.Status().finished(), nil }
 
@@ -171,6 +188,10 @@ func (s *Server) explain(r *http.Request) (any, error) {
 func (s *Server) observer(r *http.Request) (any, error) {
 	e, err := s.config.Backend.Observer(strings.TrimPrefix(r.URL.Path, "/v1/observers/"))
 	return e, coded(err)
+}
+
+func (s *Server) transitions(*http.Request) (any, error) {
+	return History{Schema: Schema, Transitions: listed(s.config.Backend.Transitions())}, nil
 }
 
 // coded gives an error of the backend its status code.

@@ -24,11 +24,17 @@ type fakeBackend struct {
 	ready, reload error
 	status        Status
 	reloads       atomic.Int32
+	transitions   []Transition
+	configuration string
+	explanations  map[string]Explanation
 }
 
 func (b *fakeBackend) Ready() error   { return b.ready }
 func (b *fakeBackend) Status() Status { return b.status }
 func (b *fakeBackend) Explain(_ context.Context, id string) (Explanation, error) {
+	if e, ok := b.explanations[id]; ok {
+		return e, nil
+	}
 	if id != "web/1" {
 		return Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
@@ -40,7 +46,9 @@ func (b *fakeBackend) Observer(id string) (Exchange, error) {
 	}
 	return Exchange{Report: json.RawMessage(`{"a":1}`)}, nil
 }
-func (b *fakeBackend) Reload() error { b.reloads.Add(1); return b.reload }
+func (b *fakeBackend) Transitions() []Transition { return b.transitions }
+func (b *fakeBackend) Configuration() string     { return b.configuration }
+func (b *fakeBackend) Reload() error             { b.reloads.Add(1); return b.reload }
 
 func fakeMetrics(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("some_metric 1\n")) }
 
@@ -107,6 +115,9 @@ func TestRoutes(t *testing.T) {
 		{"unknown path", "GET", "/v1/nope", &fakeBackend{}, 404, `{"error":"no such path"}`},
 		{"below a path", "GET", "/v1/health/x", &fakeBackend{}, 404, `{"error":`},
 		{"unclean path", "GET", "/v1//health", &fakeBackend{}, 404, `{"error":`},
+		{"below the overview", "GET", "/nope", &fakeBackend{}, 404, `{"error":`},
+		{"below the config", "GET", "/config/x", &fakeBackend{}, 404, `{"error":`},
+		{"post to a page", "POST", "/", &fakeBackend{}, 405, `{"error":`},
 		{"debug is off", "GET", "/debug/pprof/", &fakeBackend{}, 404, `{"error":`},
 		{"wrong method", "POST", "/v1/health", &fakeBackend{}, 405, `{"error":"method not allowed"}`},
 		{"no method", "BREW", "/metrics", &fakeBackend{}, 405, `{"error":`},
@@ -204,12 +215,13 @@ func TestStatusDocument(t *testing.T) {
 }
 
 // FuzzRequests: no path, method, host or origin makes a panic, and whatever is
-// not served is a JSON error.
+// not served is a JSON error, or below the pages one of them.
 func FuzzRequests(f *testing.F) {
 	f.Add("GET", "/v1/status", "127.0.0.1", "")
 	f.Add("PUT", "/v1/reload", "localhost:1", "http://evil.example")
 	f.Add("", "/debug/pprof/../..//%00", "[::1", "null")
 	f.Add("BREW", "", "%", "://")
+	f.Add("GET", "/explain/<script>", "127.0.0.1", "")
 	f.Fuzz(func(t *testing.T, method, path, host, origin string) {
 		if strings.HasPrefix(path, "/debug/pprof/profile") || strings.HasPrefix(path, "/debug/pprof/trace") {
 			return // takes its time
@@ -221,6 +233,10 @@ func FuzzRequests(f *testing.F) {
 			r.Header.Set("Origin", origin)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
+			if w.Header().Get("Content-Type") == "text/html; charset=utf-8" {
+				require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+				continue
+			}
 			if w.Code != 200 && !strings.HasPrefix(path, "/debug/pprof/") {
 				var body struct{ Error string }
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))

@@ -61,6 +61,9 @@ type Want struct {
 	// it is.
 	Status health.Status
 	Output string
+	// Observer is the node id of the Envoy whose answer Output tells of; empty if it
+	// tells of none.
+	Observer string
 	// Alive says that the check is to be refreshed; otherwise its TTL runs out.
 	Alive bool
 	// ReportedAt is when the report came that Status follows from; zero if none

@@ -41,6 +41,8 @@ type Manager struct {
 	entries map[string]*entry
 	// removed is when checks were removed that an older snapshot may still show.
 	removed map[string]time.Time
+	// history are the last changes of their statuses.
+	history history
 	// generation moves whenever every check has to be registered once more. A
 	// register that was under way then is of the generation before.
 	generation int
@@ -172,6 +174,9 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		before := e.status
 		lost, again := e.see(snap.Checks[id], snap.ReadAt)
 		look = look || again
+		if before != health.None && e.status != health.None && e.status != before {
+			m.history.add(Transition{At: now, CheckID: id, ServiceID: e.want.ServiceID, From: before, To: e.status, Output: e.shown})
+		}
 		if !e.want.Alive && before != health.None && e.status == health.Critical && before != health.Critical {
 			m.config.Logger.Info("check changed: it was not refreshed, and its TTL has run out", "check_id", id, "status", e.status)
 		}
@@ -317,7 +322,7 @@ func (m *Manager) Finish(ctx context.Context, remove bool, output string) error 
 		case remove:
 			m.withdraw(id, e)
 		case e.present || e.want.Status != health.None:
-			e.want.Status, e.want.Output, e.want.Alive = health.Critical, output, true
+			e.want.Status, e.want.Output, e.want.Observer, e.want.Alive = health.Critical, output, "", true
 			m.consider(id, e, time.Now())
 		}
 	}

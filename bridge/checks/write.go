@@ -157,7 +157,7 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 }
 
 func (m *Manager) succeeded(j job, now time.Time) {
-	e := j.entry
+	e, from := j.entry, j.entry.status
 	e.did(j, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
@@ -165,12 +165,22 @@ func (m *Manager) succeeded(j job, now time.Time) {
 	}
 	if j.turns {
 		m.config.Metrics.Transition(string(j.status))
+		m.history.add(j.transition(from, now))
 		if !j.want.ReportedAt.Equal(e.measured) && !j.want.ReportedAt.IsZero() {
 			e.measured = j.want.ReportedAt
 			m.config.Metrics.WriteDelay(now.Sub(j.want.ReportedAt))
 		}
 		m.config.Logger.Info("check changed", "check_id", j.id, "status", j.status, "output", j.output)
 	}
+}
+
+// transition tells of a job that has turned its check.
+func (j job) transition(from health.Status, now time.Time) Transition {
+	t := Transition{At: now, CheckID: j.id, ServiceID: j.want.ServiceID, From: from, To: j.status, Output: j.output}
+	if j.output == j.want.Output {
+		t.Observer = j.want.Observer
+	}
+	return t
 }
 
 // remove drops a check that the agent has not any more, unless it is wanted again

@@ -131,6 +131,9 @@ type Verdict struct {
 	Phase  Phase
 	Status Status
 	Output string
+	// Observer is the node id of the Envoy whose answer Output tells of; empty if it
+	// tells of none.
+	Observer string
 	// Since is when Status last changed.
 	Since time.Time
 	// Alive says that the check is to be refreshed before its TTL runs out. A

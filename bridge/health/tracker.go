@@ -24,6 +24,8 @@ type Tracker struct {
 	status Status
 	output string
 	since  time.Time
+	// observer is whose answer output tells of.
+	observer string
 
 	// last is when the last answer that counted came, zero before the first.
 	last time.Time
@@ -151,6 +153,7 @@ func (t *Tracker) fold(now time.Time, fresh []Observation) {
 	t.adopted, t.stale = false, false
 	if status != t.status || first {
 		t.set(now, status, t.describe(worst))
+		t.observer = worst.Observer
 	}
 }
 
@@ -210,7 +213,7 @@ func (t *Tracker) set(now time.Time, status Status, output string) {
 	if status != t.status {
 		t.since = now
 	}
-	t.status, t.output = status, cut(output)
+	t.status, t.output, t.observer = status, cut(output), ""
 }
 
 // deadline is when silence makes the probe stale.
@@ -239,7 +242,7 @@ func (t *Tracker) next(now time.Time) time.Time {
 
 // verdict is the state as the check should show it.
 func (t *Tracker) verdict(now time.Time) Verdict {
-	v := Verdict{Phase: t.phase(), Status: t.status, Output: t.output, Since: t.since, Alive: t.status != None, Overdue: t.stale}
+	v := Verdict{Phase: t.phase(), Status: t.status, Output: t.output, Observer: t.observer, Since: t.since, Alive: t.status != None, Overdue: t.stale}
 	if v.Phase != Stale {
 		return v
 	}
@@ -248,7 +251,7 @@ func (t *Tracker) verdict(now time.Time) Verdict {
 		v.Alive = false
 	case TurnCritical:
 		t.set(now, Critical, t.def.Subject+": stale, no Envoy has answered for too long")
-		v.Status, v.Output, v.Since = t.status, t.output, t.since
+		v.Status, v.Output, v.Observer, v.Since = t.status, t.output, t.observer, t.since
 	}
 	return v
 }

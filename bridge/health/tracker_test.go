@@ -58,7 +58,7 @@ func TestAnInstanceThatAppearsIsCriticalUntilItAnswers(t *testing.T) {
 
 	v, _ = tr.Evaluate(at(2*time.Second), []Observation{good(says(Healthy, 3, at(2*time.Second)))})
 	assert.Equal(t, Verdict{Phase: Reported, Status: Passing, Since: at(2 * time.Second), Alive: true,
-		Output: "http GET http://127.0.0.1:80/: healthy, says Envoy a"}, v)
+		Output: "http GET http://127.0.0.1:80/: healthy, says Envoy a", Observer: "a"}, v)
 }
 
 func TestAnInstanceThatWasThereHasNoCheckBeforeItsFirstAnswer(t *testing.T) {

@@ -128,7 +128,7 @@ func (d *daemon) reload() (bridge.Settings, error) {
 		d.logger.Warn("some changes need a restart and are not taken over", "keys", fixed)
 	}
 	d.logger.SetLevel(hclog.LevelFromString(loaded.Config.LogLevel))
-	return settings(loaded), nil
+	return settings(loaded, inForce(d.running, loaded.Config)), nil
 }
 
 func (d *daemon) version() string {
@@ -150,7 +150,7 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 		Telemetry: bridge.TelemetryConfig{
 			StatsdAddress: c.Telemetry.StatsdAddress, DogstatsdAddr: c.Telemetry.DogstatsdAddr, DogstatsdTags: c.Telemetry.DogstatsdTags,
 		},
-		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded),
+		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded, c),
 		Reload: d.reload,
 	}
 }
@@ -174,11 +174,12 @@ func listenerTLS(c *config.Config) bridge.HDSTLSConfig {
 	}
 }
 
-// settings is the part of the configuration that a reload can change.
-func settings(l *config.Loaded) bridge.Settings {
+// settings is the part of the configuration that a reload can change. inForce is
+// the configuration of which it becomes a part.
+func settings(l *config.Loaded, inForce *config.Config) bridge.Settings {
 	c := l.Config
 	return bridge.Settings{
-		Rules: l.Rules(), NodeIDs: c.HDS.NodeIDs, ReportInterval: c.HDS.ReportInterval,
+		Rules: l.Rules(), Text: inForce.Public(), NodeIDs: c.HDS.NodeIDs, ReportInterval: c.HDS.ReportInterval,
 		TTL: c.Checks.TTL, OrphanGrace: c.Checks.OrphanGrace,
 		StaleAfter: c.Checks.StaleAfter, AdoptTimeout: c.Checks.AdoptTimeout,
 		OnStale: c.Checks.OnStale, InitialStatus: c.Checks.InitialStatus,

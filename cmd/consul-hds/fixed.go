@@ -6,31 +6,50 @@ import (
 	"github.com/consul-hds/consul-hds/config"
 )
 
+// fixedPart is a part of a configuration that a running daemon cannot change.
+type fixedPart struct {
+	key string
+	// value points at it.
+	value any
+}
+
+func fixedParts(c *config.Config) []fixedPart {
+	return []fixedPart{
+		{"data_dir", &c.DataDir},
+		{"log_json", &c.LogJSON},
+		{"consul", &c.Consul},
+		{"hds.listen", &c.HDS.Listen},
+		{"hds.socket_mode", &c.HDS.SocketMode},
+		{"hds.socket_group", &c.HDS.SocketGroup},
+		{"hds.max_streams", &c.HDS.MaxStreams},
+		{"hds.auth", &c.HDS.Auth},
+		{"hds.tls", &c.HDS.TLS},
+		{"checks.on_shutdown", &c.Checks.OnShutdown},
+		{"admin", &c.Admin},
+		{"telemetry", &c.Telemetry},
+	}
+}
+
 // changedFixed lists the keys that differ between two configurations and that a
 // running daemon cannot take over.
 func changedFixed(running, loaded *config.Config) []string {
-	fixed := []struct {
-		key         string
-		old, loaded any
-	}{
-		{"data_dir", running.DataDir, loaded.DataDir},
-		{"log_json", running.LogJSON, loaded.LogJSON},
-		{"consul", running.Consul, loaded.Consul},
-		{"hds.listen", running.HDS.Listen, loaded.HDS.Listen},
-		{"hds.socket_mode", running.HDS.SocketMode, loaded.HDS.SocketMode},
-		{"hds.socket_group", running.HDS.SocketGroup, loaded.HDS.SocketGroup},
-		{"hds.max_streams", running.HDS.MaxStreams, loaded.HDS.MaxStreams},
-		{"hds.auth", running.HDS.Auth, loaded.HDS.Auth},
-		{"hds.tls", running.HDS.TLS, loaded.HDS.TLS},
-		{"checks.on_shutdown", running.Checks.OnShutdown, loaded.Checks.OnShutdown},
-		{"admin", running.Admin, loaded.Admin},
-		{"telemetry", running.Telemetry, loaded.Telemetry},
-	}
+	was := fixedParts(running)
 	var keys []string
-	for _, f := range fixed {
-		if !reflect.DeepEqual(f.old, f.loaded) {
-			keys = append(keys, f.key)
+	for i, part := range fixedParts(loaded) {
+		if !reflect.DeepEqual(was[i].value, part.value) {
+			keys = append(keys, part.key)
 		}
 	}
 	return keys
+}
+
+// inForce is what a daemon has after it has loaded another configuration: that
+// one, but for what it cannot take over.
+func inForce(running, loaded *config.Config) *config.Config {
+	out := *loaded
+	was := fixedParts(running)
+	for i, part := range fixedParts(&out) {
+		reflect.ValueOf(part.value).Elem().Set(reflect.ValueOf(was[i].value).Elem())
+	}
+	return &out
 }

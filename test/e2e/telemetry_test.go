@@ -93,8 +93,8 @@ telemetry {
 		}
 		return plain.has("consul_hds." + strings.ReplaceAll(host, ".", "_") + ".checks.reported.passing:1|g")
 	})
-	require.NoError(t, plain.has("consul_hds.streams_opened_total:1|c"))
-	require.NoError(t, tagged.has("consul_hds.streams_opened_total:1|c|#env:test"))
+	w.eventually(slack, func() error { return plain.has("consul_hds.streams_opened_total:1|c") }) // in a later packet
+	w.eventually(slack, func() error { return tagged.has("consul_hds.streams_opened_total:1|c|#env:test") })
 
 	w.stopDaemon()
 	w.eventually(time.Second+slack, func() error { return plain.has("consul_hds.streams_ended_total:1|c") })

@@ -28,7 +28,7 @@ func TestTheConsulUIShowsTheCheck(t *testing.T) {
 	defer func() { assert.NoError(t, l.Close()) }()
 	consul, err := l.StartConsul(ctx, lab.ConsulOptions{NodeName: "node-1"})
 	require.NoError(t, err)
-	app := startProbed(t, ctx, l, consul)
+	app, _ := startProbed(t, ctx, l, consul)
 	becomes(t, ctx, consul, api.HealthPassing)
 
 	browser := newBrowser(t, 1200, 1100)
@@ -50,7 +50,7 @@ func TestTheConsulUIShowsTheCheck(t *testing.T) {
 
 // startProbed starts a daemon, a node Envoy and an app that is registered as
 // web-1.
-func startProbed(t *testing.T, ctx context.Context, l *lab.Lab, consul *lab.Consul) *lab.App {
+func startProbed(t *testing.T, ctx context.Context, l *lab.Lab, consul *lab.Consul) (*lab.App, *lab.Daemon) {
 	t.Helper()
 	daemon, err := l.StartDaemon(ctx, lab.DaemonOptions{Consul: consul, Config: "hds {\n  node_ids = [\"node-envoy\"]\n}\n"})
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func startProbed(t *testing.T, ctx context.Context, l *lab.Lab, consul *lab.Cons
 	require.NoError(t, consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "web-1", Name: "web", Address: "127.0.0.1", Port: app.Port(), Meta: map[string]string{"hds": "http"},
 	}))
-	return app
+	return app, daemon
 }
 
 func becomes(t *testing.T, ctx context.Context, consul *lab.Consul, status string) {
