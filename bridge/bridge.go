@@ -27,8 +27,9 @@ type Config struct {
 	OnShutdown string
 	// Settings is the part that Reload can change.
 	Settings Settings
-	// Reload reads the settings anew, for Bridge.Reload.
-	Reload func() (Settings, error)
+	// Reload reads the settings anew, for Bridge.Reload. It names what else has
+	// changed, which needs a restart.
+	Reload func() (s Settings, needRestart []string, err error)
 }
 
 // ConsulConfig says how to reach the local agent.

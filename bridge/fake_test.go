@@ -200,7 +200,7 @@ func newTestRing(t *testing.T, change ...func(*Settings)) *testRing {
 		logger: logTo(&r.text), settings: s,
 		plan:     hds.PlanConfig{NodeIDs: s.NodeIDs, ReportInterval: s.ReportInterval},
 		tracked:  map[string]*tracked{},
-		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
+		problems: map[probe.Problem]bool{}, announcer: newAnnouncer(logTo(&r.text)), overdue: map[uint64]bool{},
 	}
 	return r
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/logging"
 	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
@@ -83,8 +84,9 @@ type ring struct {
 	// arriving are the instances that have appeared and of which a probe awaits a
 	// name or a file.
 	arriving map[string]bool
-	// problems are those that were said already, by what they say.
-	problems map[probe.Problem]bool
+	// problems are those of the last survey; the announcer logs them.
+	problems  map[probe.Problem]bool
+	announcer *announcer
 	// overdue are the streams whose unapplied specifier was counted.
 	overdue map[uint64]bool
 }
@@ -239,7 +241,7 @@ func (r *ring) drop(id string, t *tracked) {
 		r.writer.Forget(id)
 		return
 	}
-	r.logger.Info("probe withdrawn, removing its check", "check_id", id)
+	r.logger.Info("probe withdrawn, removing its check", naming(t.probe)...)
 	r.writer.Withdraw(id)
 }
 
@@ -281,14 +283,15 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 	before := t.verdict
 	t.verdict, t.next = t.tracker.Evaluate(now, observations(seen))
 	if before.Phase != t.verdict.Phase {
-		r.logger.Debug("probe changed its phase", "check_id", t.probe.CheckID, "phase", t.verdict.Phase, "status", t.verdict.Status)
+		r.logger.Debug("probe changed its phase", append(naming(t.probe),
+			logging.Known("from", before.Phase, "to", t.verdict.Phase, "status", t.verdict.Status)...)...)
 	}
 	if t.probe.Settings.Mode == probe.Shadow {
-		r.shadow(t)
+		r.shadow(t, before.Status)
 		return
 	}
 	want := checks.Want{
-		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Name: t.probe.Title(),
+		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Service: t.probe.Service, Name: t.probe.Title(),
 		Status: t.verdict.Status, Output: t.verdict.Output, Observer: t.verdict.Observer,
 		Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
 	}
@@ -300,17 +303,14 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 	}
 	if want != t.want || !t.written {
 		t.want, t.written = want, true
+		want.Phase = string(t.verdict.Phase) // which alone is no reason to tell
 		r.writer.Set(want)
 	}
 }
 
-// shadow sees to it that a probe in shadow mode has no check.
-func (r *ring) shadow(t *tracked) {
-	if t.written {
-		r.logger.Info("probe is in shadow mode now, removing its check", "check_id", t.probe.CheckID)
-		r.writer.Withdraw(t.probe.CheckID)
-	}
-	t.want, t.written = checks.Want{}, false
+// naming is how lines of the log name a probe.
+func naming(p *probe.Probe) []any {
+	return []any{"check_id", p.CheckID, "service", p.Service, "service_id", p.ServiceID}
 }
 
 // reload takes new settings over.

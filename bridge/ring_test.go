@@ -31,7 +31,7 @@ func TestAnInstanceThatWasThereHasNoCheckBeforeItsFirstAnswer(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(time.Second), world{web("web-1"), web("other", "x", "y")})
 	assert.Equal(t, []string{"plan", "set hds:web-1 ", "sync 1"}, r.taken(), "wants are set before the agent is compared with them")
-	assert.Equal(t, checks.Want{CheckID: "hds:web-1", ServiceID: "web-1", Name: "Envoy HDS: http /"}, r.wants["hds:web-1"])
+	assert.Equal(t, checks.Want{CheckID: "hds:web-1", ServiceID: "web-1", Service: "web", Name: "Envoy HDS: http /", Phase: "pending"}, r.wants["hds:web-1"])
 	assert.Equal(t, health.Pending, r.tracked["hds:web-1"].verdict.Phase)
 
 	r.says("web-1", down, at(9*time.Second))
@@ -255,6 +255,9 @@ func TestSilenceMakesAProbeStale(t *testing.T) {
 			assert.Equal(t, want.Status, got.Status)
 			assert.Equal(t, want.Alive, got.Alive)
 			assert.Equal(t, health.Stale, r.tracked["hds:web-1"].verdict.Phase)
+			if onStale != "keep" { // which changes nothing
+				assert.Equal(t, "stale", got.Phase, "the log tells of it")
+			}
 			if onStale == "critical" {
 				assert.Zero(t, got.ReportedAt, "it follows from no report: its delay is none of a write")
 			} else {

@@ -81,7 +81,7 @@ func New(config Config) (*Bridge, error) {
 			Namespace: config.Consul.Namespace, Partition: config.Consul.Partition,
 		},
 		tracked: map[string]*tracked{}, arriving: map[string]bool{},
-		problems: map[probe.Problem]bool{}, overdue: map[uint64]bool{},
+		problems: map[probe.Problem]bool{}, announcer: newAnnouncer(config.Logger.Named("ring")), overdue: map[uint64]bool{},
 	}
 	return b, nil
 }
@@ -200,10 +200,10 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 
 	select {
 	case <-ctx.Done():
-		b.config.Logger.Info("shutting down")
-	case err = <-failed:
-		b.config.Logger.Error("shutting down, a part has failed", "error", err)
+	case err = <-failed: // it is logged by who called
+		b.config.Logger.Info("shutting down: a part has failed")
 	}
+	begin := time.Now()
 	b.stopping.Store(true)
 	watch.stop() // before the streams: their end is nobody's failure
 	streams.stop()
@@ -211,6 +211,7 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 	writes.stop()
 	metrics.stop()
 	adminPart.stop()
+	b.config.Logger.Info("shut down", "took", time.Since(begin).Round(time.Millisecond).String())
 	return err
 }
 
@@ -254,18 +255,22 @@ func (b *Bridge) flush() {
 	}
 }
 
-// Reload reads the settings anew and takes them over. After an error the
-// running ones stay. It may be called from any goroutine.
-func (b *Bridge) Reload() error {
+// Reload reads the settings anew and takes them over, and names what has changed
+// and needs a restart. After an error the running settings stay. It may be called
+// from any goroutine.
+func (b *Bridge) Reload() (needRestart []string, err error) {
 	b.reloading.Lock() // from reading to taking over, or an older file could win
 	defer b.reloading.Unlock()
-	s, err := b.config.Reload()
+	s, needRestart, err := b.config.Reload()
 	b.metrics.Reloaded(err)
 	if err != nil {
 		b.config.Logger.Error("reloading failed, keeping the running configuration", "error", err)
-		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", admin.ErrInvalid, err)
 	}
 	b.ring.reload(s)
+	if len(needRestart) > 0 {
+		b.config.Logger.Warn("some changes need a restart and are not taken over", "keys", needRestart)
+	}
 	b.config.Logger.Info("configuration reloaded")
-	return nil
+	return needRestart, nil
 }

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,14 +32,18 @@ type gauges interface {
 	ShadowCompared(agree bool)
 }
 
-// survey brings problems and gauges up to date, and logs each problem once.
+// survey brings problems and gauges up to date.
 func (r *ring) survey(now time.Time) {
 	states, streams, consul := r.writer.States(), r.observers.Streams(), r.source.Health()
 	current := r.collect(now, states, streams)
 	if consul.TokenUnknown {
 		current = append([]probe.Problem{deadToken}, current...)
 	}
-	r.announce(current)
+	r.problems = make(map[probe.Problem]bool, len(current))
+	for _, p := range current {
+		r.problems[p] = true
+	}
+	r.announcer.update(now, current)
 	r.gauges.TokenUnknown(consul.TokenUnknown)
 	r.measure(states, streams, current)
 }
@@ -69,10 +72,6 @@ func (r *ring) collect(now time.Time, states map[string]checks.State, streams []
 	}
 	slices.SortFunc(out, compareProblems)
 	return slices.Compact(out)
-}
-
-func compareProblems(a, b probe.Problem) int {
-	return cmp.Or(cmp.Compare(a.ServiceID, b.ServiceID), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Message, b.Message))
 }
 
 // probeProblems are those of a probe that is derived, but not what it should be.
@@ -150,42 +149,6 @@ func exactly(id string) string {
 func (r *ring) late(now time.Time, s hds.Stream) bool {
 	return !s.Applied && !s.Unapplied.IsZero() && now.Sub(s.Unapplied) > max(3*r.plan.ReportInterval, 5*time.Second)
 }
-
-// announce logs the problems that are new and those that are over. What an
-// Envoy leaves unanswered comes for many probes at once, and is one line.
-func (r *ring) announce(current []probe.Problem) {
-	now := make(map[probe.Problem]bool, len(current))
-	var silent, answered []probe.Problem
-	for _, p := range current {
-		now[p] = true
-		switch {
-		case r.problems[p]:
-		case ofEnvoy(p):
-			silent = append(silent, p)
-		default:
-			r.logger.Warn("problem", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
-		}
-	}
-	for p := range r.problems {
-		switch {
-		case now[p]:
-		case ofEnvoy(p):
-			answered = append(answered, p)
-		default:
-			r.logger.Info("problem is over", "service_id", p.ServiceID, "source", p.Source, "problem", p.Message)
-		}
-	}
-	if len(silent) > 0 {
-		r.logger.Warn("no Envoy answers for some probes", "count", len(silent), "service_id", silent[0].ServiceID, "problem", silent[0].Message)
-	}
-	if len(answered) > 0 {
-		r.logger.Info("no answer is awaited any more for some probes", "count", len(answered))
-	}
-	r.problems = now
-}
-
-// ofEnvoy says whether a problem is an Envoy's silence on a single probe.
-func ofEnvoy(p probe.Problem) bool { return p.Source == probe.SourceEnvoy && p.ServiceID != "" }
 
 // measure sets the gauges; each label value is set every time, so that what is
 // no more goes to zero.

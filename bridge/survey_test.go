@@ -20,10 +20,11 @@ func TestACheckThatMayNotBeRemovedIsAProblem(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1", "hds", "off")})
 	r.states["hds:web-1"] = checks.State{ServiceID: "web-1", Status: health.Passing, Err: fmt.Errorf("deregistering: %w", checks.ErrDenied)}
-	r.survey(at(time.Second))
+	r.survey(at(0))
+	r.survey(at(problemPatience))
 	assert.Equal(t, 1, r.logged("[WARN]", "service_id=web-1", "source=consul", "cannot be written or removed", "service:write"))
 	delete(r.states, "hds:web-1")
-	r.survey(at(2 * time.Second))
+	r.survey(at(problemPatience + time.Second))
 	assert.Equal(t, 1, r.logged("[INFO]", "problem is over", "service_id=web-1"))
 }
 
@@ -31,19 +32,22 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1", "hds", "htpp"), web("web-2")})
 	r.states["hds:web-2"] = checks.State{Err: fmt.Errorf("writing: %w", checks.ErrDenied)}
-	for n := range 3 {
-		r.survey(at(time.Duration(n) * time.Second))
+	r.survey(at(problemPatience - 1))
+	assert.Zero(t, r.logged("[WARN]"), "it may be over soon")
+	for n := range 5 {
+		r.survey(at(problemPatience + time.Duration(n)*time.Second))
 	}
 	assert.Equal(t, 1, r.logged("[WARN]", "service_id=web-1", "source=meta", "htpp"))
 	assert.Equal(t, 1, r.logged("[WARN]", "service_id=web-2", "source=consul", "service:write"))
 	assert.Zero(t, r.logged("over"))
 	r.states["hds:web-2"] = checks.State{Err: checks.ErrAway}
-	r.show(at(4*time.Second), world{web("web-1"), web("web-2")})
-	r.survey(at(5 * time.Second))
+	r.show(at(10*time.Second), world{web("web-1"), web("web-2")})
+	r.survey(at(11 * time.Second))
 	assert.Equal(t, 1, r.logged("[INFO]", "problem is over", "service_id=web-1"))
 	assert.Equal(t, 1, r.logged("[INFO]", "problem is over", "service_id=web-2"))
 	assert.Empty(t, r.problems)
-	r.show(at(6*time.Second), world{web("web-1", "hds", "htpp")})
+	r.show(at(12*time.Second), world{web("web-1", "hds", "htpp")})
+	r.survey(at(15 * time.Second))
 	assert.Equal(t, 2, r.logged("[WARN]", "service_id=web-1"), "a problem that is back is said again")
 }
 
@@ -54,16 +58,17 @@ func TestADeadTokenIsOneProblem(t *testing.T) {
 		r.states[id] = checks.State{Status: health.Passing, Err: fmt.Errorf("updating: %w", checks.ErrTokenUnknown)}
 	}
 	r.health = catalog.Health{Err: "403", TokenUnknown: true}
-	for n := range 3 {
+	for n := range 6 {
 		r.survey(at(time.Duration(n) * time.Second))
 	}
 	require.Len(t, r.messages("consul"), 1)
 	assert.Contains(t, r.messages("consul")[0], "does not know the token")
 	assert.Equal(t, 1, r.logged("[WARN]"))
+	assert.Zero(t, r.logged("[WARN]", "service_id"), "it is none of a service")
 	assert.Equal(t, 1, r.gauge["token unknown"])
 	r.health = catalog.Health{Synced: true}
 	r.states["hds:web-1"], r.states["hds:web-2"] = checks.State{Status: health.Passing}, checks.State{Status: health.Passing}
-	r.survey(at(4 * time.Second))
+	r.survey(at(7 * time.Second))
 	assert.Empty(t, r.problems)
 	assert.Zero(t, r.gauge["token unknown"])
 }

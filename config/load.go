@@ -60,6 +60,8 @@ type Loaded struct {
 	Sources map[string]Source
 
 	files map[string]*hcl.File
+	// https says that CONSUL_HTTP_SSL has put https:// before consul.address.
+	https bool
 }
 
 // Rules are what the configuration says of probes, with its places.
@@ -168,13 +170,14 @@ func (l *loader) finish() (*Loaded, hcl.Diagnostics) {
 			}
 		}
 	}
-	if l.https && !strings.Contains(l.config.Consul.Address, "://") {
+	https := l.https && !strings.Contains(l.config.Consul.Address, "://")
+	if https {
 		l.config.Consul.Address = "https://" + l.config.Consul.Address
 	}
 	l.config.Services = l.services
 	l.checkRules()
 	slices.SortStableFunc(l.diags, l.compare)
-	return &Loaded{Config: l.config, Sources: l.sources, files: masked(l.parsed, l.secrets)}, l.diags
+	return &Loaded{Config: l.config, Sources: l.sources, files: masked(l.parsed, l.secrets), https: https}, l.diags
 }
 
 // compare puts faults without a place first, then those of files as people
@@ -261,5 +264,21 @@ func diagnostic(severity hcl.DiagnosticSeverity, path string, from Source, text 
 			text = strings.TrimSuffix(text, "from default)") + "at its default)"
 		}
 	}
-	return &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: text + ".", Subject: from.Range}
+	return &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: text + ".", Subject: from.Range, Extra: ofAttribute(path)}
+}
+
+// ofAttribute is the path of the attribute that a diagnostic is about.
+type ofAttribute string
+
+// PathOf is the path of the attribute that a diagnostic is about, such as
+// hds.listen, or check.http.path for one of a check; empty if it is about none.
+func PathOf(d *hcl.Diagnostic) string {
+	path, _ := d.Extra.(ofAttribute)
+	return string(path)
+}
+
+// Fault is an error of an attribute that is found outside of this package, such
+// as that a file which it names cannot be used.
+func (l *Loaded) Fault(path string, err error) *hcl.Diagnostic {
+	return diagnostic(hcl.DiagError, path, l.Sources[path], err.Error())
 }

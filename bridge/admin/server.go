@@ -36,8 +36,9 @@ type Backend interface {
 	Transitions() []Transition
 	// Configuration is the configuration in force, as text without secrets.
 	Configuration() string
-	// Reload reads the config again. After an error the old one goes on.
-	Reload() error
+	// Reload reads the config again, and names what has changed and needs a
+	// restart. After an error the old one goes on.
+	Reload() (needRestart []string, err error)
 }
 
 // Config is what a Server needs.
@@ -166,6 +167,12 @@ type state struct {
 	Status string `json:"status"`
 }
 
+// reloaded is the answer to a reload. What needs a restart was not taken over.
+type reloaded struct {
+	state
+	NeedRestart []string `json:"need_restart,omitempty"`
+}
+
 func (s *Server) health(*http.Request) (any, error) { return state{"alive"}, nil }
 
 func (s *Server) ready(*http.Request) (any, error) {
@@ -203,9 +210,9 @@ func coded(err error) error {
 }
 
 func (s *Server) reload(*http.Request) (any, error) {
-	err := s.config.Backend.Reload()
+	needRestart, err := s.config.Backend.Reload()
 	if errors.Is(err, ErrInvalid) {
 		return nil, failure{http.StatusBadRequest, err}
 	}
-	return state{"reloaded"}, err
+	return reloaded{state{"reloaded"}, needRestart}, err
 }

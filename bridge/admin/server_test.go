@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type fakeBackend struct {
 	ready, reload error
+	needRestart   []string
 	status        Status
 	reloads       atomic.Int32
 	transitions   []Transition
@@ -48,7 +49,10 @@ func (b *fakeBackend) Observer(id string) (Exchange, error) {
 }
 func (b *fakeBackend) Transitions() []Transition { return b.transitions }
 func (b *fakeBackend) Configuration() string     { return b.configuration }
-func (b *fakeBackend) Reload() error             { b.reloads.Add(1); return b.reload }
+func (b *fakeBackend) Reload() ([]string, error) {
+	b.reloads.Add(1)
+	return b.needRestart, b.reload
+}
 
 func fakeMetrics(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("some_metric 1\n")) }
 
@@ -108,7 +112,8 @@ func TestRoutes(t *testing.T) {
 		{"head", "HEAD", "/v1/health", &fakeBackend{}, 200, ""},
 		{"ready", "GET", "/v1/ready", &fakeBackend{}, 200, `"ready"`},
 		{"not ready", "GET", "/v1/ready", &fakeBackend{ready: broken}, 503, `{"error":"disk on fire"}`},
-		{"reload", "PUT", "/v1/reload", &fakeBackend{}, 200, `"reloaded"`},
+		{"reload", "PUT", "/v1/reload", &fakeBackend{}, 200, `{"status":"reloaded"}`},
+		{"reload that needs a restart", "PUT", "/v1/reload", &fakeBackend{needRestart: []string{"admin"}}, 200, `{"status":"reloaded","need_restart": ["admin"]}`},
 		{"reload of an invalid config", "PUT", "/v1/reload", &fakeBackend{reload: invalid}, 400, "a.hcl:3"},
 		{"failed reload", "PUT", "/v1/reload", &fakeBackend{reload: broken}, 500, "disk on fire"},
 		{"metrics", "GET", "/metrics", &fakeBackend{}, 200, "some_metric 1"},

@@ -1,13 +1,15 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
+
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 const (
@@ -20,6 +22,9 @@ const (
 	bellPause = 10 * time.Second
 	// maxBellBackoff bounds the pause after errors.
 	maxBellBackoff = 30 * time.Second
+	// bellPatience is how long the doorbell has to be out of order to be worth a
+	// line.
+	bellPatience = 5 * time.Second
 )
 
 // errNodeHidden: Consul answers 200 with no node when the token lacks node:read,
@@ -111,30 +116,38 @@ func (b *doorbell) follow(index uint64, took time.Duration) time.Duration {
 	return b.pace.Reserve().Delay()
 }
 
-// report keeps the doorbell's state and logs when it changes.
+// report keeps the doorbell's state.
 func (b *doorbell) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	b.metrics.Doorbell(err == nil)
-	wasDown := b.setDoorbellErr(err)
-	switch {
-	case err == nil && wasDown:
-		b.log.Info("the catalog tells of changes again")
-	case err != nil && !wasDown:
-		b.log.Info("the catalog does not tell of changes: found by polling only",
-			"error", err, "node_address", cmp.Or(b.nodeNow().Address, "unknown"))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		b.health.DoorbellErr, b.bellDown = "", time.Time{}
+		return
+	}
+	b.health.DoorbellErr = err.Error()
+	if b.bellDown.IsZero() {
+		b.bellDown = time.Now()
 	}
 }
 
-// setDoorbellErr keeps the reason and says whether there was one before.
-func (b *doorbell) setDoorbellErr(err error) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	wasDown := b.health.DoorbellErr != ""
-	b.health.DoorbellErr = ""
-	if err != nil {
-		b.health.DoorbellErr = err.Error()
+// sayDoorbell logs after a read whether the doorbell works, when that has changed
+// and lasts: at the start of a node without agent:read, its name is known only when
+// it has a check.
+func (w *Watcher) sayDoorbell(now time.Time) {
+	w.mu.Lock()
+	down, why := w.bellDown, w.health.DoorbellErr
+	w.mu.Unlock()
+	switch {
+	case w.silent && down.IsZero():
+		w.silent = false
+		w.lines.Log(now, hclog.Info, "bell", "the catalog tells of changes again")
+	case !w.silent && !down.IsZero() && now.Sub(down) >= bellPatience:
+		w.silent = true
+		w.lines.Log(now, hclog.Info, "no bell", "the catalog does not tell of changes: they are found by polling only",
+			logging.Known("error", why, "node_address", w.nodeNow().Address)...)
 	}
-	return wasDown
 }

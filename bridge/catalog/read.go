@@ -8,6 +8,10 @@ import (
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 const (
@@ -203,9 +207,12 @@ func (w *Watcher) publish(s *Snapshot) {
 	w.snapshot = s
 	w.health.Synced, w.health.LastSync, w.health.Err, w.health.TokenUnknown = true, s.ReadAt, "", false
 	w.mu.Unlock()
+	now := time.Now()
 	if recovered {
-		w.log.Info("synced with the consul agent", "node", s.Node.Name, "instances", len(s.Instances))
+		w.lines.Log(now, hclog.Info, "synced", "synced with the Consul agent", logging.Known("node", s.Node.Name, "instances", len(s.Instances))...)
 	}
+	w.log.Trace("read the Consul agent", "instances", len(s.Instances), "checks", len(s.Checks), "revision", s.Revision)
+	w.sayDoorbell(now)
 	w.metrics.Instances(len(s.Instances))
 	poke(w.updates)
 }
@@ -230,12 +237,7 @@ func equal[T any](a, b *T) bool { return a == b || reflect.DeepEqual(a, b) }
 func (w *Watcher) fail(err error) {
 	w.self = nil // the agent may come back under another name or address
 	w.mu.Lock()
-	changed := w.health.Synced || w.health.Err == ""
 	w.health.Synced, w.health.Err, w.health.TokenUnknown = false, err.Error(), tokenUnknown(err)
 	w.mu.Unlock()
-	if changed {
-		w.log.Warn("cannot read the consul agent, its last state stands", "error", err)
-	} else {
-		w.log.Debug("still cannot read the consul agent", "error", err)
-	}
+	w.lines.Log(time.Now(), hclog.Warn, "read", "cannot read the Consul agent, its last state stands", "error", err)
 }

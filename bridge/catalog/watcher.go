@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
+
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 // The paces of the watcher; see Watcher.
@@ -84,6 +86,7 @@ type Watcher struct {
 	config  Config
 	agent   agent
 	log     hclog.Logger
+	lines   *logging.Limiter // of what may come and go
 	metrics Metrics
 
 	updates chan struct{} // a snapshot was published
@@ -95,13 +98,15 @@ type Watcher struct {
 	missing map[string]*missingInstance // by service id, in the last list
 	self    *Node                       // what agent/self said; nil if it has to be asked
 	askSelf time.Time                   // not before then
+	silent  bool                        // that the catalog does not tell of changes was logged
 
 	mu         sync.Mutex
 	snapshot   *Snapshot
 	health     Health
-	node       Node   // as told by config, agent/self or a check
-	identified bool   // node was looked for
-	catalog    string // the node's address as the catalog tells it
+	node       Node      // as told by config, agent/self or a check
+	identified bool      // node was looked for
+	catalog    string    // the node's address as the catalog tells it
+	bellDown   time.Time // since when the doorbell does not work
 }
 
 // New makes a Watcher; Run sets it to work.
@@ -130,6 +135,7 @@ func newWatcher(config Config, source agent) *Watcher {
 		config:  config,
 		agent:   source,
 		log:     config.Logger,
+		lines:   logging.NewLimiter(config.Logger, 1),
 		metrics: config.Metrics,
 		updates: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),

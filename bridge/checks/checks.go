@@ -55,6 +55,8 @@ func hasOurID(c *catalog.Check) bool {
 type Want struct {
 	CheckID   string
 	ServiceID string
+	// Service is the name of the instance's service; empty if it is not known.
+	Service string
 	// Name is the check's title.
 	Name string
 	// Status None wants no check to be registered yet; one that exists is left as
@@ -69,6 +71,8 @@ type Want struct {
 	// ReportedAt is when the report came that Status follows from; zero if none
 	// did.
 	ReportedAt time.Time
+	// Phase is for the log alone.
+	Phase string
 }
 
 // Agent is the part of the Consul agent's API that checks are written by. An

@@ -43,6 +43,8 @@ type entry struct {
 	want Want
 	// orphan says that nobody wants the check since then.
 	orphan time.Time
+	// announced says that the log tells of the orphan.
+	announced bool
 	// withdrawn says that the check is to be removed.
 	withdrawn bool
 
@@ -91,8 +93,6 @@ type entry struct {
 	failures int
 	retry    time.Time
 	err      error
-	// warned says that the log tells of the failures.
-	warned bool
 	// wrote and wroteAt are the last write that the agent acknowledged.
 	wrote   op
 	wroteAt time.Time
@@ -211,7 +211,7 @@ func (e *entry) nextNotes() string {
 
 // did takes over a write that the agent acknowledged.
 func (e *entry) did(j job, now, next time.Time) {
-	e.failures, e.err, e.retry, e.warned = 0, nil, time.Time{}, false
+	e.failures, e.err, e.retry = 0, nil, time.Time{}
 	e.wrote, e.wroteAt = j.op, now
 	switch j.op {
 	case opDeregister:
@@ -234,16 +234,10 @@ func (e *entry) did(j job, now, next time.Time) {
 	}
 }
 
-// worthAWarning says whether the log should tell of a failure: of the first, and of
-// the first that the token may not do. That the agent does not know the check, the
-// next snapshot explains, most often by a service that is gone; it is a failure only
-// when it happens again.
-func (e *entry) worthAWarning(err error) bool {
-	if errors.Is(err, ErrUnknown) && e.failures == 0 {
-		return false
-	}
-	return !e.warned || errors.Is(err, ErrDenied) != errors.Is(e.err, ErrDenied)
-}
+// worthAWarning says whether the log should tell of a failure. That the agent does
+// not know the check, the next snapshot explains, most often by a service that is
+// gone; it is a failure only when it happens again.
+func (e *entry) worthAWarning(err error) bool { return !errors.Is(err, ErrUnknown) || e.failures > 0 }
 
 // failed notes a write that failed and when it may be tried again.
 func (e *entry) failed(err error, now time.Time) {

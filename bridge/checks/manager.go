@@ -12,6 +12,7 @@ import (
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 const (
@@ -23,6 +24,9 @@ const (
 	overtakes = 2
 	// tickEvery is how often the manager looks for refreshes that are due.
 	tickEvery = 100 * time.Millisecond
+	// orphanPatience is how long an orphan has to be one to be worth a line: at the
+	// start its probe may wait for what is not known yet.
+	orphanPatience = 3 * time.Second
 	// The pauses of all writes while the agent fails or is away.
 	pauseFirst = 100 * time.Millisecond
 	pauseMost  = 5 * time.Second
@@ -33,6 +37,8 @@ const (
 type Manager struct {
 	config Config
 	epoch  time.Time
+	// faults logs the writes that fail.
+	faults *logging.Limiter
 
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -62,7 +68,10 @@ func New(config Config) (*Manager, error) {
 	if config.Agent == nil || config.TTL <= 0 {
 		return nil, errors.New("checks need an agent and a TTL")
 	}
-	m := &Manager{config: config, epoch: time.Now(), entries: map[string]*entry{}, removed: map[string]time.Time{}, generation: 1}
+	m := &Manager{
+		config: config, epoch: time.Now(), faults: logging.NewLimiter(config.Logger, 1),
+		entries: map[string]*entry{}, removed: map[string]time.Time{}, generation: 1,
+	}
 	m.cond = sync.NewCond(&m.mu)
 	return m, nil
 }
@@ -178,7 +187,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 			m.history.add(Transition{At: now, CheckID: id, ServiceID: e.want.ServiceID, From: before, To: e.status, Output: e.shown})
 		}
 		if !e.want.Alive && before != health.None && e.status == health.Critical && before != health.Critical {
-			m.config.Logger.Info("check changed: it was not refreshed, and its TTL has run out", "check_id", id, "status", e.status)
+			m.logChange(e.want, before, e.status, e.shown)
 		}
 		switch {
 		case e.withdrawn && !e.present, lost && !e.orphan.IsZero(): // what nobody wants is not restored
@@ -186,7 +195,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 			continue
 		case lost:
 			m.config.Metrics.CheckLost()
-			m.config.Logger.Info("check is lost, registering it again", "check_id", id)
+			m.config.Logger.Info("check is lost, registering it again", naming(e.want)...)
 			if !e.want.Alive {
 				e.expires = e.beat.Add(m.config.TTL)
 			}
@@ -213,7 +222,6 @@ func (m *Manager) addOrphan(c *catalog.Check, now time.Time) {
 	}}
 	e.see(c, now)
 	m.entries[c.ID] = e
-	m.config.Logger.Info("check of ours that no probe explains, keeping it for a while", "check_id", c.ID, "grace", m.config.OrphanGrace)
 	m.consider(c.ID, e, now)
 }
 
@@ -277,13 +285,25 @@ func (m *Manager) scan(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, e := range m.entries {
-		if !e.orphan.IsZero() && !e.withdrawn && !now.Before(e.orphan.Add(m.config.OrphanGrace)) {
-			e.withdrawn = true
-			m.config.Logger.Info("removing a check of ours that no probe explains", "check_id", id)
+		if !e.orphan.IsZero() && !e.withdrawn {
+			m.outgrow(e, now.Sub(e.orphan))
 		}
 		m.consider(id, e, now)
 	}
 	m.cond.Broadcast()
+}
+
+// outgrow tells of an orphan of some age, and withdraws one whose grace is over.
+func (m *Manager) outgrow(e *entry, age time.Duration) {
+	switch {
+	case age >= m.config.OrphanGrace:
+		e.withdrawn = true
+		m.config.Logger.Info("removing a check of ours that no probe explains", naming(e.want)...)
+	case age >= orphanPatience && !e.announced:
+		e.announced = true
+		m.config.Logger.Info("check of ours that no probe explains, keeping it for a while",
+			append(naming(e.want), "grace", m.config.OrphanGrace.String())...)
+	}
 }
 
 // Flush refreshes every check that is alive once, and returns when this and all

@@ -5,19 +5,26 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 // writeTimeout bounds one write. The agent holds its lock for 15 s and more
 // when its servers hang (facts/consul.md 0.9).
 const writeTimeout = 15 * time.Second
 
+const writeFailed = "writing a check failed, trying again"
+
 // job is one write, decided and not yet done.
 type job struct {
-	id     string
-	entry  *entry
-	op     op
-	want   Want
+	id    string
+	entry *entry
+	op    op
+	want  Want
+	// from is the status before the write, and status the one that it brings.
+	from   health.Status
 	status health.Status
 	output string
 	notes  string
@@ -106,7 +113,7 @@ func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	}
 	status, output := e.goal(now)
 	return job{
-		id: id, entry: e, op: o, want: e.want, status: status, output: output, notes: e.nextNotes(), ttl: m.config.TTL, generation: m.generation,
+		id: id, entry: e, op: o, want: e.want, from: e.status, status: status, output: output, notes: e.nextNotes(), ttl: m.config.TTL, generation: m.generation,
 		turns: status != e.status && (o == opUpdate || o == opRegister && !e.present),
 	}
 }
@@ -132,6 +139,7 @@ func (m *Manager) done(j job, err error, start time.Time) {
 	defer m.mu.Unlock()
 	now := time.Now()
 	m.count(j.op, result(err), now.Sub(start))
+	m.config.Logger.Trace("wrote a check", "check_id", j.id, "op", string(j.op), "status", j.status.Word(), "result", result(err))
 	e := j.entry
 	e.busy, e.touched = false, now
 	if err == nil {
@@ -157,7 +165,7 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 }
 
 func (m *Manager) succeeded(j job, now time.Time) {
-	e, from := j.entry, j.entry.status
+	e := j.entry
 	e.did(j, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
@@ -165,22 +173,33 @@ func (m *Manager) succeeded(j job, now time.Time) {
 	}
 	if j.turns {
 		m.config.Metrics.Transition(string(j.status))
-		m.history.add(j.transition(from, now))
+		m.history.add(j.transition(now))
 		if !j.want.ReportedAt.Equal(e.measured) && !j.want.ReportedAt.IsZero() {
 			e.measured = j.want.ReportedAt
 			m.config.Metrics.WriteDelay(now.Sub(j.want.ReportedAt))
 		}
-		m.config.Logger.Info("check changed", "check_id", j.id, "status", j.status, "output", j.output)
+		m.logChange(j.want, j.from, j.status, j.output)
 	}
 }
 
 // transition tells of a job that has turned its check.
-func (j job) transition(from health.Status, now time.Time) Transition {
-	t := Transition{At: now, CheckID: j.id, ServiceID: j.want.ServiceID, From: from, To: j.status, Output: j.output}
+func (j job) transition(now time.Time) Transition {
+	t := Transition{At: now, CheckID: j.id, ServiceID: j.want.ServiceID, From: j.from, To: j.status, Output: j.output}
 	if j.output == j.want.Output {
 		t.Observer = j.want.Observer
 	}
 	return t
+}
+
+// logChange tells of a status that the agent shows from now on.
+func (m *Manager) logChange(w Want, from, to health.Status, output string) {
+	m.config.Logger.Info("check changed", append(naming(w), logging.Known(
+		"from", from.Word(), "to", to.Word(), "output", output, "phase", w.Phase, "node_id", w.Observer)...)...)
+}
+
+// naming is how lines of the log name a check.
+func naming(w Want) []any {
+	return logging.Known("check_id", w.CheckID, "service", w.Service, "service_id", w.ServiceID)
 }
 
 // remove drops a check that the agent has not any more, unless it is wanted again
@@ -196,10 +215,9 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	e := j.entry
 	switch {
 	case errors.Is(err, ErrTokenUnknown): // one problem of all checks, and not the manager's to tell
-		m.config.Logger.Debug("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
-	case e.worthAWarning(err):
-		e.warned = true
-		m.config.Logger.Warn("writing a check failed, trying again", "check_id", j.id, "op", j.op, "error", err)
+		m.config.Logger.Debug(writeFailed, append(naming(j.want), "op", string(j.op), "error", err)...)
+	case e.worthAWarning(err): // what ails the agent ails many checks: the same for all is one line
+		m.faults.Log(now, hclog.Warn, result(err), writeFailed, append(naming(j.want), "op", string(j.op), "error", err)...)
 	}
 	e.failed(err, now)
 	switch {

@@ -62,7 +62,7 @@ func (st *stream) reauthorize(ctx context.Context) time.Duration {
 		st.end(err)
 	case ctx.Err() != nil: // the stream is over
 	default:
-		st.server.config.Logger.Debug("a stream's rights stand as they are", "node_id", st.session.identity.node.GetId(), "stream", st.session.id, "error", err)
+		st.log.Debug("a stream's rights stand as they are", "error", err)
 	}
 	return askAgain
 }

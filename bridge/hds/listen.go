@@ -37,10 +37,8 @@ func (s *Server) serve(ctx context.Context, g *grpc.Server) error {
 			return nil
 		})
 	}
-	group.Go(func() error {
-		s.refusals.run(ctx)
-		return nil
-	})
+	group.Go(func() error { s.refusals.lines.Run(ctx); return nil })
+	group.Go(func() error { s.turns.Run(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done()
 		close(s.done)
@@ -60,7 +58,7 @@ func stop(g *grpc.Server) {
 // listen listens on one address. An address that does not exist yet, such as
 // that of a bridge Nomad has still to make, is tried again.
 func (s *Server) listen(ctx context.Context, addr string) (net.Listener, error) {
-	for {
+	for tries := 0; ; tries++ {
 		l, err := s.listenOnce(addr)
 		if err == nil {
 			s.setWaiting(addr, nil)
@@ -70,6 +68,9 @@ func (s *Server) listen(ctx context.Context, addr string) (net.Listener, error) 
 			return nil, fmt.Errorf("listening on %s: %w", addr, err)
 		}
 		s.setWaiting(addr, fmt.Errorf("%s: %w", addr, err))
+		if tries == 0 {
+			s.config.Logger.Warn("the address does not exist yet, trying again", "address", addr, "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, nil

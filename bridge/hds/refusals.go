@@ -1,14 +1,14 @@
 package hds
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
 // Why a connection or a stream is refused; docs/metrics.md tells of each.
@@ -52,73 +52,20 @@ func (s *Server) refuse(peer string, err error) error {
 	return status.FromContextError(err).Err() // the Envoy has gone
 }
 
-// refusalsEvery is how often refusals of one reason are logged at most.
-const refusalsEvery = time.Minute
-
-// refusals counts what is refused, and logs it once a minute for each reason:
-// who knocks all day fills no disk.
+// refusals counts what is refused, and logs it once a minute for each reason: who
+// knocks all day fills no disk.
 type refusals struct {
-	logger  hclog.Logger
+	lines   *logging.Limiter
 	metrics Metrics
-
-	mu       sync.Mutex
-	byReason map[string]*unsaid
-}
-
-// unsaid are the refusals of one reason since the last line about it.
-type unsaid struct {
-	count  int
-	peer   string
-	err    error
-	logged time.Time
 }
 
 func newRefusals(logger hclog.Logger, metrics Metrics) *refusals {
-	return &refusals{logger: logger, metrics: metrics, byReason: map[string]*unsaid{}}
+	return &refusals{lines: logging.NewLimiter(logger, 1), metrics: metrics}
 }
 
 // note counts a refusal. The first of its reason is logged at once, those of the
 // minute after it later and together, with what was refused last.
 func (r *refusals) note(reason, peer string, err error, now time.Time) {
 	r.metrics.StreamRefused(reason)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	u := r.byReason[reason]
-	if u == nil {
-		u = &unsaid{}
-		r.byReason[reason] = u
-	}
-	u.count, u.peer, u.err = u.count+1, peer, err
-	r.say(reason, u, now)
-}
-
-// flush logs what has waited for a minute.
-func (r *refusals) flush(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for reason, u := range r.byReason {
-		r.say(reason, u, now)
-	}
-}
-
-func (r *refusals) say(reason string, u *unsaid, now time.Time) {
-	if u.count == 0 || !u.logged.IsZero() && now.Sub(u.logged) < refusalsEvery {
-		return
-	}
-	r.logger.Warn("refused Envoys", "reason", reason, "count", u.count, "peer", u.peer, "error", u.err)
-	*u = unsaid{logged: now}
-}
-
-// run flushes from time to time until ctx ends.
-func (r *refusals) run(ctx context.Context) {
-	tick := time.NewTicker(refusalsEvery / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			r.flush(now)
-		}
-	}
+	r.lines.Log(now, hclog.Warn, reason, "refused Envoys", "reason", reason, "peer", peer, "error", err)
 }

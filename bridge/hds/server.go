@@ -14,11 +14,13 @@ import (
 	"time"
 
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/consul-hds/consul-hds/bridge/logging"
 	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
@@ -34,6 +36,9 @@ const (
 	spareConnections = 16
 	// connectionIdle is how long a connection may be open without a stream.
 	connectionIdle = 30 * time.Second
+	// turnsAtOnce is how often the begin, and the end, of a node id's streams is
+	// logged within a minute before it is taken for a loop.
+	turnsAtOnce = 3
 )
 
 // Server serves HDS. Its methods may be called from any goroutine.
@@ -45,6 +50,8 @@ type Server struct {
 	// refusals and connections are those of all listeners.
 	refusals    *refusals
 	connections *connections
+	// turns logs that streams begin and end.
+	turns *logging.Limiter
 	// done is closed when the streams are to end.
 	done chan struct{}
 	// updates holds a signal as long as there is news.
@@ -77,6 +84,7 @@ func New(config Config) (*Server, error) {
 	r := newRefusals(config.Logger, config.Metrics)
 	s := &Server{
 		refusals: r, connections: &connections{most: 2*int64(config.MaxStreams) + spareConnections, refusals: r},
+		turns:  logging.NewLimiter(config.Logger, turnsAtOnce),
 		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
 		dirty: map[string]bool{}, waiting: map[string]error{},
 	}
@@ -214,7 +222,9 @@ func (s *Server) open(ident identity, peer string, allowed map[string]bool, repl
 		s.news(plan.checksOf(ident))
 	}
 	s.config.Metrics.StreamOpened()
-	s.config.Logger.Info("stream opened", "node_id", ident.node.GetId(), "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)
+	id := ident.node.GetId()
+	s.turns.Log(time.Now(), hclog.Info, "opened "+id, "stream opened",
+		logging.Known("node_id", id, "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)...)
 	return ses
 }
 
@@ -227,7 +237,8 @@ func (s *Server) close(ses *session, cause error) {
 		s.news(plan.checksOf(ses.identity))
 	}
 	s.config.Metrics.StreamEnded()
-	s.config.Logger.Info("stream ended", "node_id", ses.identity.node.GetId(), "stream", ses.id, "cause", plain(cause))
+	id := ses.identity.node.GetId()
+	s.turns.Log(time.Now(), hclog.Info, "ended "+id, "stream ended", "node_id", id, "kind", ses.info().Kind, "stream", ses.id, "cause", plain(cause))
 }
 
 // plain says why a stream ended in the words of people: gRPC's own say that a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,7 +43,9 @@ type stream struct {
 	server  *Server
 	grpc    grpc.ServerStream
 	session *session
-	token   Token
+	// log names the stream in each line.
+	log   hclog.Logger
+	token Token
 	// end ends the stream with a cause.
 	end context.CancelCauseFunc
 	// slot holds the newest specifier that is not sent yet.
@@ -75,6 +78,7 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 		return s.refuse(peer, err)
 	}
 	st.session = s.open(ident, peer, allowed, st.replan, &f)
+	st.log = s.config.Logger.With("node_id", ident.node.GetId(), "stream", st.session.id)
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
 	var no *refusal
@@ -191,7 +195,7 @@ func (st *stream) step(now time.Time, poked bool) time.Duration {
 		if errors.Is(err, errHarmful) {
 			st.server.config.Metrics.GuardDropped(1)
 		}
-		st.server.config.Logger.Debug("leaving out a cluster", "node_id", st.session.identity.node.GetId(), "cluster", name, "reason", err)
+		st.log.Debug("leaving out a cluster", "cluster", name, "error", err)
 	}
 	select {
 	case <-st.slot:
@@ -219,6 +223,7 @@ func (st *stream) read(f *frame) {
 		} else {
 			st.server.config.Metrics.ReportChanged()
 		}
+		st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
 		st.server.news(dirty)
 		if freed {
 			st.wake()
@@ -242,6 +247,7 @@ func (st *stream) send(ctx context.Context) {
 				return
 			}
 			st.server.config.Metrics.SpecifierSent()
+			st.log.Trace("specifier sent", "clusters", len(spec.GetClusterHealthChecks()))
 		}
 	}
 }

@@ -28,6 +28,14 @@ func (s Status) Worse(o Status) bool {
 	return rank[s] > rank[o]
 }
 
+// Word is the status in one word, also for None: as logs spell it.
+func (s Status) Word() string {
+	if s == None {
+		return "none"
+	}
+	return string(s)
+}
+
 // Answer is what an Envoy's report says of an endpoint.
 type Answer int
 

@@ -49,18 +49,33 @@ func Origins(inst *catalog.Instance, p *Probe, rules *Rules) []Origin {
 		layers = append(layers, originLayer{m.settings, func(field, _ string) string { return "meta " + m.keyOf[field] }})
 	}
 	layers = append(layers, originLayer{check.Settings, check.Places.of}, originLayer{rules.Defaults, rules.DefaultPlaces.of})
-	var out []Origin
-	settings := reflect.ValueOf(p.Settings)
+	return originsIn(p.Settings, layers)
+}
+
+// CheckOrigins says where each attribute that is set of a check block comes from,
+// for an instance whose meta says nothing: from the check, or from the defaults
+// that it falls back to, which are then named.
+func CheckOrigins(c Check, rules *Rules) []Origin {
+	fallback := func(field, attribute string) string {
+		name := attribute[strings.LastIndex(attribute, ".")+1:]
+		return "defaults." + name + ", " + rules.DefaultPlaces.of(field, attribute)
+	}
+	return originsIn(complete(c.Settings, rules.Defaults), []originLayer{{c.Settings, c.Places.of}, {rules.Defaults, fallback}})
+}
+
+// originsIn lists the settings that are set, with their places in the layers.
+func originsIn(s Settings, layers []originLayer) (out []Origin) {
+	settings := reflect.ValueOf(s)
 	for i := range settings.NumField() {
 		field := settings.Type().Field(i).Name
 		if settings.Field(i).IsZero() {
 			continue
 		}
-		name := attributeName(p.Settings.Kind, field)
+		name := attributeName(s.Kind, field)
 		out = append(out, Origin{
 			Attribute: name,
 			Value:     shown(settings.Field(i).Interface()),
-			Source:    sourceOf(field, name, p.Settings.Kind, layers),
+			Source:    sourceOf(field, name, s.Kind, layers),
 		})
 	}
 	return out
@@ -109,9 +124,9 @@ func shown(v any) string {
 	case time.Duration:
 		return v.String()
 	case Payload:
-		return fmt.Sprintf("%d bytes (hidden)", len(v))
+		return counted(len(v), "byte") + " (hidden)"
 	case []Payload:
-		return fmt.Sprintf("%d payloads (hidden)", len(v))
+		return counted(len(v), "payload") + " (hidden)"
 	case map[string][]string:
 		return strings.Join(slices.Sorted(maps.Keys(v)), ", ") + " (values hidden)"
 	case []StatusRange:
@@ -126,6 +141,13 @@ func shown(v any) string {
 		return hex.EncodeToString([]byte(text))
 	}
 	return text
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // checkOf finds the check block of that name which applies to a service.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"os/user"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/hcl/v2"
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/consul-hds/consul-hds/bridge"
 	"github.com/consul-hds/consul-hds/config"
@@ -44,11 +47,14 @@ func runAgent(args []string, env environment) int {
 	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
-	loaded, ok := loadConfig(*options, env)
-	if !ok {
+	loaded, diags := config.Load(*options)
+	if diags.HasErrors() {
+		_ = loaded.WriteDiagnostics(env.stderr, diags) // there is no log yet
 		return exitUsage
 	}
 	d := &daemon{options: *options, env: env, running: loaded.Config, loaded: loaded}
+	d.startLogging()
+	d.warn(diags)
 	if err := d.run(); err != nil {
 		d.logger.Error("consul-hds failed", "error", err)
 		return exitFailed
@@ -69,12 +75,19 @@ type daemon struct {
 	logger  hclog.Logger
 }
 
+// startLogging makes the logger. What gRPC has to say is logged by it too, so that
+// each line is in the one format.
+func (d *daemon) startLogging() {
+	d.logger = hclog.New(&hclog.LoggerOptions{
+		Name: "consul-hds", Level: hclog.LevelFromString(d.running.LogLevel), JSONFormat: d.running.LogJSON, Output: d.env.stderr,
+	})
+	ofGRPC := d.logger.Named("grpc").StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, ofGRPC))
+}
+
 // run runs the bridge until a signal ends it.
 func (d *daemon) run() error {
 	c := d.running
-	d.logger = hclog.New(&hclog.LoggerOptions{
-		Name: "consul-hds", Level: hclog.LevelFromString(c.LogLevel), JSONFormat: c.LogJSON, Output: d.env.stderr,
-	})
 	gid, err := groupID(c.HDS.SocketGroup)
 	if err != nil {
 		return err
@@ -100,10 +113,10 @@ func (d *daemon) obey(ctx context.Context, signals <-chan os.Signal, cancel func
 	for s := range signals {
 		switch {
 		case s == syscall.SIGHUP && ctx.Err() == nil:
-			go func() { _ = b.Reload() }() // it may hang on a file; the bridge logs why it fails
+			go func() { _, _ = b.Reload() }() // it may hang on a file; the bridge logs why it fails
 		case s == syscall.SIGHUP:
 		case ctx.Err() == nil:
-			d.logger.Info("received a signal, shutting down; another one exits at once", "signal", s.String())
+			d.logger.Info("shutting down; another signal exits at once", "signal", s.String())
 			first = time.Now()
 			cancel()
 		case time.Since(first) < sameSignal:
@@ -114,21 +127,22 @@ func (d *daemon) obey(ctx context.Context, signals <-chan os.Signal, cancel func
 	}
 }
 
-// reload loads the configuration again.
-func (d *daemon) reload() (bridge.Settings, error) {
+// reload loads the configuration again, and names what it cannot take over.
+func (d *daemon) reload() (s bridge.Settings, needRestart []string, err error) {
 	loaded, diags := config.Load(d.options)
 	if diags.HasErrors() {
-		return bridge.Settings{}, diags
+		return bridge.Settings{}, nil, diags
 	}
-	for _, warning := range diags {
-		d.logger.Warn("configuration", "warning", warning)
-	}
-	fixed := changedFixed(d.running, loaded.Config)
-	if len(fixed) > 0 {
-		d.logger.Warn("some changes need a restart and are not taken over", "keys", fixed)
-	}
+	d.warn(diags)
 	d.logger.SetLevel(hclog.LevelFromString(loaded.Config.LogLevel))
-	return settings(loaded, inForce(d.running, loaded.Config)), nil
+	return settings(loaded, inForce(d.running, loaded.Config)), changedFixed(d.running, loaded.Config), nil
+}
+
+// warn logs the warnings of a configuration that is valid.
+func (d *daemon) warn(diags hcl.Diagnostics) {
+	for _, warning := range diags {
+		d.logger.Warn("the configuration is valid, but", "warning", warning.Error())
+	}
 }
 
 func (d *daemon) version() string {

@@ -17,22 +17,35 @@ const (
 type askFlags struct {
 	options *config.Options
 	addr    string
-	format  string
+	format  *string
 }
 
 func registerAsk(fs *flag.FlagSet, env environment, formats string) *askFlags {
 	f := &askFlags{options: &config.Options{Environ: env.environ, Flags: map[string]string{}}}
 	fileFlags(fs, f.options)
 	fs.StringVar(&f.addr, "admin-addr", "", "`address` of the daemon's admin interface. Default: admin.listen of the configuration files given, else 127.0.0.1:8511.")
-	fs.StringVar(&f.format, "format", formatTable, "`format` of the output: "+formats+".")
+	f.format = formatFlag(fs, formats)
 	return f
+}
+
+// formatFlag registers the flag for the format of the output.
+func formatFlag(fs *flag.FlagSet, formats string) *string {
+	return fs.String("format", formatTable, "`format` of the output: "+formats+".")
+}
+
+// checkFormat ends a command that was given another format.
+func checkFormat(fs *flag.FlagSet, format string, env environment) (code int, ok bool) {
+	if format == formatTable || format == formatJSON {
+		return exitOK, true
+	}
+	return misused(fs, env, fmt.Sprintf("-format=%q is not allowed: %s or %s", format, formatTable, formatJSON))
 }
 
 // find completes the flags. Unless it says to go on, the command ends with the
 // code.
 func (f *askFlags) find(fs *flag.FlagSet, env environment) (code int, ok bool) {
-	if f.format != formatTable && f.format != formatJSON {
-		return misused(fs, env, fmt.Sprintf("-format=%q is not allowed: %s or %s", f.format, formatTable, formatJSON))
+	if code, ok := checkFormat(fs, *f.format, env); !ok {
+		return code, false
 	}
 	if f.addr != "" {
 		return exitOK, true

@@ -70,10 +70,18 @@ func report(cleaned []bridge.Cleaned, dry bool, env environment) int {
 		fmt.Fprintln(env.stdout, "Found no check of consul-hds, as far as the token may read.")
 		return code
 	}
-	verb := "removed"
+	fmt.Fprintln(env.stdout, sum(removed, dry))
+	return code
+}
+
+// sum says how many checks were removed, or would be.
+func sum(removed int, dry bool) string {
+	noun, verb := "checks", "removed"
+	if removed == 1 {
+		noun = "check"
+	}
 	if dry {
 		verb = "would be removed"
 	}
-	fmt.Fprintf(env.stdout, "%d checks %s.\n", removed, verb)
-	return code
+	return fmt.Sprintf("%d %s %s.", removed, noun, verb)
 }

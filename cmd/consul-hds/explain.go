@@ -40,7 +40,7 @@ func runExplain(args []string, env environment) int {
 		return exitFailed
 	case err != nil:
 		return unanswered(err, env)
-	case f.format == formatJSON:
+	case *f.format == formatJSON:
 		return printJSON(e, env)
 	}
 	writeExplanation(env.stdout, e, coloured(env))

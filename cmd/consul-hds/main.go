@@ -27,6 +27,8 @@ func run(args []string, env environment) int {
 	case "help", "-h", "-help", "--help":
 		usage(env.stdout)
 		return exitOK
+	case "-version", "--version":
+		name = "version"
 	}
 	for _, c := range commands() {
 		if c.name == name {

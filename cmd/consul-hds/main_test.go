@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os/exec"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -86,6 +87,22 @@ func TestVersionText(t *testing.T) {
 	version, commit = "1.0.0", "def"
 	defer func() { version, commit = "", "" }()
 	assert.Contains(t, versionText(info), "consul-hds 1.0.0 (def) go")
+}
+
+func TestSumSpeaksOfOneCheck(t *testing.T) {
+	assert.Equal(t, "1 check removed.", sum(1, false))
+	assert.Equal(t, "2 checks would be removed.", sum(2, true))
+	assert.Equal(t, "0 checks removed.", sum(0, false))
+}
+
+// TestEveryAttributeIsExplained runs validate -explain, as people do.
+func TestEveryAttributeIsExplained(t *testing.T) {
+	var out, err bytes.Buffer
+	assert.Equal(t, exitOK, run([]string{"validate", "-explain"}, environment{stdout: &out, stderr: &err}))
+	for _, a := range config.Attributes() {
+		assert.Regexp(t, `(?m)^`+regexp.QuoteMeta(a.Path)+` +\S.* default$`, out.String())
+	}
+	assert.Empty(t, err.String())
 }
 
 func TestGetenv(t *testing.T) {

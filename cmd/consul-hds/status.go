@@ -63,7 +63,7 @@ func runStatus(args []string, env environment) int {
 		code, _ := misused(fs, env, fmt.Sprintf("-status=%q is not allowed: %s", f.status, strings.Join(statuses, ", ")))
 		return code
 	}
-	if f.watch && (f.check || f.format == formatJSON) {
+	if f.watch && (f.check || *f.format == formatJSON) {
 		code, _ := misused(fs, env, "-watch is for people: it goes neither with -check nor with -format=json")
 		return code
 	}
@@ -84,7 +84,7 @@ func (f *statusFlags) once(ctx context.Context, env environment) int {
 	}
 	s = f.filter(s)
 	code := exitOK
-	if f.format == formatJSON {
+	if *f.format == formatJSON {
 		code = printJSON(s, env)
 	} else {
 		writeStatus(env.stdout, s, coloured(env))

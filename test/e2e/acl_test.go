@@ -62,6 +62,19 @@ func (w *world) newToken(policy string) *api.ACLToken {
 	return token
 }
 
+// secretCheck is a second check of the service web, whose probes carry secrets.
+const secretCheck = `
+service "web" {
+  check "secret" {
+    http {
+      method = "POST"
+      header = { "X-Key" = ["hush-header"] }
+      body   = "hush-body"
+    }
+  }
+}
+`
+
 func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
 	t.Parallel()
 	w := newConsul(t, withACLs)
@@ -70,13 +83,14 @@ func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
 	first, second := w.newToken("hds"), w.newToken("hds")
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte(first.SecretID+"\n"), 0o600))
-	w.startDaemon(quick + fmt.Sprintf("consul {\n  token_file = %q\n}\n", file))
+	w.startDaemon(quick + fmt.Sprintf("log_level = \"trace\"\nconsul {\n  token_file = %q\n}\n", file) + secretCheck)
 	w.startEnvoy(theNode)
 
 	one, hidden := w.app(), w.app()
 	w.register("web-1", one.Port(), map[string]string{"hds": "http"})
 	w.register("api-1", hidden.Port(), map[string]string{"hds": "http"}) // which the policy does not show
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	w.eventually(patience, w.has("hds.secret:web-1", api.HealthPassing))
 	require.NoError(t, w.has("hds:api-1", "")())
 	one.SetStatus(500)
 	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
@@ -108,7 +122,7 @@ func TestThePolicyIsEnoughAndTokensRotate(t *testing.T) {
 	require.NoError(t, err)
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.daemon.Pid()))
 	require.NoError(t, err)
-	for _, secret := range []string{first.SecretID, second.SecretID} {
+	for _, secret := range []string{first.SecretID, second.SecretID, "hush-header", "hush-body"} {
 		for _, text := range []string{log, string(metrics), string(status), string(args)} {
 			assert.NotContains(t, text, secret)
 		}
@@ -133,7 +147,7 @@ func TestATokenThatMayNotWriteIsAProblem(t *testing.T) {
 	_, err = w.daemon.Get(w.ctx, "/v1/ready")
 	require.NoError(t, err, "it stays ready")
 	time.Sleep(3 * time.Second)
-	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "writing a check failed"), "it is said once")
+	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "[WARN]  consul-hds.checks: writing a check failed"), "it is said once a minute")
 }
 
 // The agent has a data directory: such a one takes a check that is registered
@@ -167,9 +181,16 @@ func TestADeadTokenIsVisible(t *testing.T) {
 		return nil
 	})
 	w.eventually(patience, w.metric("consul_hds_token_unknown 1"))
-	w.always(3*time.Second, func() error {
+	logged := func() error {
 		if n := strings.Count(w.daemon.Log(), "does not know the token any more"); n != 1 {
 			return fmt.Errorf("it is logged %d times", n)
+		}
+		return nil
+	}
+	w.eventually(patience, logged)
+	w.always(3*time.Second, func() error {
+		if err := logged(); err != nil {
+			return err
 		}
 		_, err := w.daemon.Get(w.ctx, "/v1/ready")
 		return err

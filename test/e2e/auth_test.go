@@ -149,7 +149,7 @@ func TestTokensDecideWhoMaySpeakForWhat(t *testing.T) {
 	assert.Equal(t, codes.PermissionDenied, code, text)
 	assert.Equal(t, "1", w.refusals("permission"))
 	assert.Equal(t, "8", w.refusals("token"))
-	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "refused Envoys: reason=token"), "one line a minute")
+	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "[WARN]  consul-hds.hds: refused Envoys: reason=token"), "one line a minute")
 	code, text = w.knock(w.socket(), "stranger", plain, db.SecretID)
 	assert.Equal(t, codes.OK, code, "it gets an empty specifier: %s", text)
 
@@ -289,7 +289,7 @@ hds {
 	}
 	assert.NotEqual(t, "0", w.refusals("tls"))
 	assert.NotEqual(t, "0", w.refusals("identity"))
-	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "refused Envoys: reason=tls"))
+	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "[WARN]  consul-hds.hds: refused Envoys: reason=tls"))
 	assert.Len(t, w.status().Observers, 1)
 
 	// The client CA changes: who is in stays in, the next one is judged anew.

@@ -191,7 +191,7 @@ func (w *world) behindProxy(n int, config string) *lab.Proxy {
 	proxy, err := theLab.StartProxy(w.consul)
 	require.NoError(w.t, err)
 	w.t.Cleanup(proxy.Close)
-	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config + quick), Args: []string{"-consul-address", proxy.Addr()}})
+	d, err := theLab.StartDaemon(w.ctx, lab.DaemonOptions{Consul: w.consul, Config: withNode(config), Args: []string{"-consul-address", proxy.Addr()}})
 	require.NoError(w.t, err)
 	w.daemon = d
 	w.ends(d.Process)
@@ -208,7 +208,7 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 	t.Parallel() // it watches for two minutes
 	w := newConsul(t, lab.ConsulOptions{})
 	const n, periods = 200, 12
-	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n")
+	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\ndefaults {\n  timeout = \"10s\"\n}\n") // on a busy machine, too, no probe fails
 	time.Sleep(10 * time.Second) // one period, after which all is steady
 	index := w.checkIndexes()
 	proxy.Reset()
@@ -229,7 +229,7 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 func TestAFlappingInstanceIsOneWritePerTransition(t *testing.T) {
 	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
-	proxy := w.behindProxy(1, "")
+	proxy := w.behindProxy(1, quick)
 	one := w.app()
 	w.register("flaps-1", one.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:flaps-1", api.HealthPassing))
@@ -250,7 +250,7 @@ func TestASlowAgentLetsNobodyExpire(t *testing.T) {
 	t.Parallel() // it waits for TTLs
 	w := newConsul(t, lab.ConsulOptions{})
 	const n = 12
-	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n")
+	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\n"+quick)
 	flips := w.app()
 	w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))
@@ -274,7 +274,7 @@ func TestAnAgentThatFailsForAMinuteLetsNobodyExpire(t *testing.T) {
 			t.Parallel() // it waits for TTLs
 			w := newConsul(t, lab.ConsulOptions{})
 			const n = 6
-			proxy := w.behindProxy(n, "checks {\n  ttl = \"100s\"\n}\n")
+			proxy := w.behindProxy(n, "checks {\n  ttl = \"100s\"\n}\n"+quick)
 			flips := w.app()
 			w.register("flips-1", flips.Port(), map[string]string{"hds": "http"})
 			w.eventually(patience, w.has("hds:flips-1", api.HealthPassing))

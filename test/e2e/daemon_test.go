@@ -69,6 +69,9 @@ func TestWhatCannotBeReloadedIsSaid(t *testing.T) {
 		}
 		return nil
 	})
+	answer, err := w.daemon.Put(w.ctx, "/v1/reload")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"status": "reloaded", "need_restart": ["data_dir"]}`, string(answer))
 }
 
 func TestTheFirstSignalDrainsAndTheSecondExitsAtOnce(t *testing.T) {
