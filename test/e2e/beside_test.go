@@ -158,7 +158,7 @@ func (w *world) registerWithAliases(app *lab.App) (sidecar string, aliases []str
 func TestAliasChecksFollowOursAndAreLeftAlone(t *testing.T) {
 	t.Parallel() // it watches refreshes
 	w := newConsul(t, lab.ConsulOptions{})
-	proxy := w.behindProxy(0, shortTTL)
+	proxy := w.behindProxy(0, shortTTL+quick)
 	one := w.app()
 	sidecar, aliases := w.registerWithAliases(one)
 	w.startEnvoy(sidecar)
@@ -200,7 +200,7 @@ func TestConsulsReaperIsNeitherHeldUpNorFedByUs(t *testing.T) {
 	t.Parallel() // Consul reaps after a minute at the earliest, and looks each 30 s
 	const reapAfter, reaperLooks = time.Minute, 30 * time.Second
 	w := newConsul(t, lab.ConsulOptions{})
-	proxy := w.behindProxy(0, shortTTL)
+	proxy := w.behindProxy(0, shortTTL+quick)
 	one, sick := w.app(), w.app()
 	sick.SetStatus(500)
 	w.register("sick-1", sick.Port(), map[string]string{"hds": "http"})

@@ -129,7 +129,7 @@ func TestTheDelayIsFromReportToAnswer(t *testing.T) {
 	t.Parallel()
 	const late = 1500 * time.Millisecond
 	w := newConsul(t, lab.ConsulOptions{})
-	proxy := w.behindProxy(0, ""+quick)
+	proxy := w.behindProxy(0, quick)
 	app := w.app()
 	w.register("web-1", app.Port(), map[string]string{"hds": "http"})
 	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
