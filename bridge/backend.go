@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/consul-hds/consul-hds/bridge/admin"
 	"github.com/consul-hds/consul-hds/bridge/hds"
@@ -46,6 +47,9 @@ func (b backend) Status() admin.Status {
 	}
 	for _, o := range b.server.Streams() {
 		s.Observers = append(s.Observers, observer(o))
+	}
+	for _, r := range b.server.Refusals(time.Now()) {
+		s.Refused = append(s.Refused, admin.Refused{Reason: r.Reason, Count: r.Count, Last: r.At, Peer: r.Peer, Error: r.Err.Error()})
 	}
 	b.ring.describe(&s)
 	return s

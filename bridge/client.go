@@ -11,6 +11,7 @@ import (
 type (
 	Status         = admin.Status
 	StatusObserver = admin.Observer
+	StatusRefused  = admin.Refused
 	StatusCheck    = admin.Check
 	StatusProblem  = admin.Problem
 )

@@ -25,7 +25,7 @@ const explainTimeout = 2 * time.Second
 // service or of a check.
 func (b backend) Explain(ctx context.Context, id string) (admin.Explanation, error) {
 	catalog := b.catalogNow(ctx)
-	return b.ring.explain(id, b.server.Views, catalog, time.Now())
+	return b.ring.explain(id, b.server, catalog, time.Now())
 }
 
 // catalogView is what the catalog shows of the node's checks, or why it is not
@@ -48,8 +48,14 @@ func (b backend) catalogNow(ctx context.Context) catalogView {
 	return v
 }
 
+// envoys is what is known of Envoys, those that are let in and those that are not.
+type envoys interface {
+	Views(*probe.Probe) []hds.View
+	Refusals(now time.Time) []hds.Refusal
+}
+
 // explain finds the probes that an id stands for, and explains each.
-func (r *ring) explain(id string, views func(*probe.Probe) []hds.View, cat catalogView, now time.Time) (admin.Explanation, error) {
+func (r *ring) explain(id string, envoys envoys, cat catalogView, now time.Time) (admin.Explanation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.snap == nil {
@@ -65,7 +71,7 @@ func (r *ring) explain(id string, views func(*probe.Probe) []hds.View, cat catal
 		if checkID != id && t.probe.ServiceID != id {
 			continue
 		}
-		e := explainer{ring: r, tracked: t, views: views(t.probe), catalog: cat, now: now, state: r.writer.States()[checkID]}
+		e := explainer{ring: r, tracked: t, views: envoys.Views(t.probe), refusals: envoys.Refusals(now), catalog: cat, now: now, state: r.writer.States()[checkID]}
 		out.Checks = append(out.Checks, e.explain())
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(r.problems), compareProblems) {
@@ -90,7 +96,7 @@ func (r *ring) explainNothing(id string, problems []admin.Problem) (string, erro
 	case inst == nil && r.snap.Checks[id] != nil:
 		return fmt.Sprintf("%s is a check of somebody else's: consul-hds neither reads nor writes it.", id), nil
 	case inst == nil:
-		return "", fmt.Errorf("%w: the local Consul agent has no service and no check with the id %.200q", admin.ErrNotFound, id)
+		return "", fmt.Errorf("%w: the local Consul agent has no service and no check with the id %.200q, or the daemon's token may not read it", admin.ErrNotFound, id)
 	case inst.Proxy != nil && inst.Proxy.DestinationServiceID != "":
 		return fmt.Sprintf("%s is a proxy and never probed itself; ask for the instance that it serves, %s.", id, inst.Proxy.DestinationServiceID), nil
 	case inst.Kind != "":
@@ -109,10 +115,11 @@ func (r *ring) explainNothing(id string, problems []admin.Problem) (string, erro
 type explainer struct {
 	*ring
 	*tracked
-	views   []hds.View
-	catalog catalogView
-	state   checks.State
-	now     time.Time
+	views    []hds.View
+	refusals []hds.Refusal
+	catalog  catalogView
+	state    checks.State
+	now      time.Time
 }
 
 func (e explainer) explain() admin.ExplainedCheck {
@@ -206,9 +213,18 @@ func (e explainer) observer() admin.Link {
 		l.Details = append(l.Details, fmt.Sprintf("connected: %s, Envoy %s, %s, stream %d", v.NodeID, cmp.Or(v.Envoy, "of unknown version"), v.Peer, v.ID))
 	}
 	if len(e.views) == 0 {
-		l.Details = []string{"none of them is connected"}
+		l.Details = append([]string{"none of them is connected"}, e.refused()...)
 	}
 	return l
+}
+
+// refused tells of the Envoys that were not let in: the one that is missing may be
+// among them. Most are refused before they have said who they are.
+func (e explainer) refused() (out []string) {
+	for _, r := range e.refusals {
+		out = append(out, fmt.Sprintf("an Envoy was refused at %s (%s), maybe this one: %s: %s", r.At.UTC().Format(time.RFC3339), r.Reason, r.Peer, r.Err))
+	}
+	return out
 }
 
 func (e explainer) specifier() admin.Link {

@@ -197,6 +197,7 @@ func TestStatusDocument(t *testing.T) {
 	b := &fakeBackend{status: Status{
 		Version: "1.0.0", Node: "n1", Consul: Consul{Address: "127.0.0.1:8500", Synced: true, LastSync: at},
 		Observers: []Observer{{NodeID: "e1", Kind: "sidecar", Peer: "@", Envoy: "1.40.0", Applied: true, Probes: 3, LastReport: at}},
+		Refused:   []Refused{{Reason: "token", Count: 2, Last: at, Peer: "@", Error: "e"}},
 		Checks: []Check{{
 			CheckID: "hds:web-1", Service: "web", ServiceID: "web-1", Probe: "default", Kind: "http",
 			Target: "127.0.0.1:8080", Mode: "enforce", Phase: "reported", Status: "passing", Output: "ok", Since: at,
@@ -207,6 +208,7 @@ func TestStatusDocument(t *testing.T) {
 	 "consul": {"address": "127.0.0.1:8500", "synced": true, "last_sync": "2026-01-02T03:04:05Z", "error": ""},
 	 "observers": [{"node_id": "e1", "kind": "sidecar", "peer": "@", "envoy": "1.40.0", "applied": true,
 	                "probes": 3, "last_report": "2026-01-02T03:04:05Z"}],
+	 "refused": [{"reason": "token", "count": 2, "last": "2026-01-02T03:04:05Z", "peer": "@", "error": "e"}],
 	 "checks": [{"check_id": "hds:web-1", "service": "web", "service_id": "web-1", "probe": "default", "kind": "http",
 	             "target": "127.0.0.1:8080", "mode": "enforce", "phase": "reported",
 	             "status": "passing", "output": "ok", "since": "2026-01-02T03:04:05Z", "observers": []}],

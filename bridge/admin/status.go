@@ -13,8 +13,10 @@ type Status struct {
 	Node      string     `json:"node"`
 	Consul    Consul     `json:"consul"`
 	Observers []Observer `json:"observers"`
-	Checks    []Check    `json:"checks"`
-	Problems  []Problem  `json:"problems"`
+	// Refused is left out while nobody is.
+	Refused  []Refused `json:"refused,omitempty"`
+	Checks   []Check   `json:"checks"`
+	Problems []Problem `json:"problems"`
 }
 
 // Consul is the state of the connection to the local agent.
@@ -37,6 +39,17 @@ type Observer struct {
 	Probes  int    `json:"probes"`
 	// LastReport is left out before the first.
 	LastReport time.Time `json:"last_report,omitzero"`
+}
+
+// Refused is the newest refusal of one reason in the last five minutes.
+type Refused struct {
+	// Reason is that of consul_hds_streams_refused_total.
+	Reason string `json:"reason"`
+	// Count is of this reason since the daemon's start.
+	Count int       `json:"count"`
+	Last  time.Time `json:"last"`
+	Peer  string    `json:"peer"`
+	Error string    `json:"error"`
 }
 
 // Check is one probe and its Consul check.

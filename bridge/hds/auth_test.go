@@ -357,3 +357,18 @@ func TestRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	r.lines.Flush(t0.Add(10 * time.Minute))
 	assert.Equal(t, 3, strings.Count(log.String(), "refused"))
 }
+
+func TestRefusalsAreShownForFiveMinutes(t *testing.T) {
+	r := newRefusals(hclog.NewNullLogger(), &counts{})
+	for i := range 3 {
+		r.note(reasonToken, fmt.Sprintf("peer %d", i), errNoToken, t0)
+	}
+	r.lines.Flush(t0.Add(time.Minute)) // what is logged is shown still
+	tls := errors.New("expired")
+	r.note(reasonTLS, "peer x", tls, t0.Add(time.Minute))
+	token := Refusal{Reason: reasonToken, Count: 3, At: t0, Peer: "peer 2", Err: errNoToken}
+	other := Refusal{Reason: reasonTLS, Count: 1, At: t0.Add(time.Minute), Peer: "peer x", Err: tls}
+	assert.Equal(t, []Refusal{other, token}, r.recent(t0.Add(refusalsShown-1)), "the newest of each reason")
+	assert.Equal(t, []Refusal{other}, r.recent(t0.Add(refusalsShown)))
+	assert.Empty(t, r.recent(t0.Add(refusalsShown+time.Minute)))
+}

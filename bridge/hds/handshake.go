@@ -2,6 +2,7 @@ package hds
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -68,9 +69,24 @@ func (h handshakes) begin(raw net.Conn) (net.Conn, credentials.AuthInfo, error) 
 		return raw, socketPeer{none, ucred}, err
 	}
 	if h.tls != nil {
-		return h.tls.ServerHandshake(raw)
+		conn, info, err := h.tls.ServerHandshake(raw)
+		return conn, info, claimed(err)
 	}
 	return raw, plainPeer{none}, nil
+}
+
+// claimed adds to the failed verification of a certificate the name that it
+// claims: else nobody knows whose has expired.
+func claimed(err error) error {
+	var failed *tls.CertificateVerificationError
+	if !errors.As(err, &failed) || len(failed.UnverifiedCertificates) == 0 {
+		return err
+	}
+	names := identities(failed.UnverifiedCertificates[0])
+	if len(names) == 0 {
+		return fmt.Errorf("a certificate without names: %w", err)
+	}
+	return fmt.Errorf("a certificate that claims the name %.200q: %w", names[0], err)
 }
 
 // credentialsOf asks the kernel who is at the other end of a unix socket.

@@ -82,6 +82,24 @@ func (s *secured) knock(c *tls.Config) bool {
 	return err == nil && frame[3] == 4
 }
 
+func TestARefusedCertificateIsNamed(t *testing.T) {
+	s := serveTLS(t)
+	for name, change := range map[string]func(*x509.Certificate){
+		`that claims the name "spiffe://dc1/web"`: named("spiffe://dc1/web"),
+		"without names": func(c *x509.Certificate) { c.DNSNames = nil },
+	} {
+		before := s.counts.get("refused " + reasonTLS)
+		assert.False(t, s.knock(s.ca.client(s.ca, func(c *x509.Certificate) {
+			change(c)
+			c.NotAfter = time.Now().Add(-time.Second)
+		})))
+		s.await("to refuse it", func() bool { return s.counts.get("refused "+reasonTLS) == before+1 })
+		shown := s.Refusals(time.Now())
+		require.Len(t, shown, 1)
+		assert.ErrorContains(t, shown[0].Err, "a certificate "+name+": tls: failed to verify certificate: x509: certificate has expired")
+	}
+}
+
 func TestStrangersGetThroughNoHandshake(t *testing.T) {
 	s := serveTLS(t, "spiffe://dc1/*", "*.envoys.example")
 	other := newAuthority(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -60,6 +61,7 @@ func TestTheStatusTable(t *testing.T) {
 	s := someStatus()
 	s.Checks[1].Maintenance, s.Checks[1].Mode = "node", "shadow"
 	s.Problems = []bridge.StatusProblem{{ServiceID: "a\x1b[2J\nb", Source: "meta", Message: "é"}}
+	s.Refused = []bridge.StatusRefused{{Reason: "token", Count: 12, Last: time.Unix(0, 0), Peer: "unix, pid 7", Error: "no token\n"}}
 	var b strings.Builder
 	writeStatus(&b, s, false)
 	assert.Equal(t, `consul-hds 1.2.3 on node "n1", Consul at 127.0.0.1:8500 synced
@@ -67,6 +69,10 @@ func TestTheStatusTable(t *testing.T) {
 Observers (1)
 NODE ID     KIND  ENVOY   PROBES  APPLIED  PEER
 node-envoy  node  1.40.0  2       true     unix
+
+Refused in the last 5 minutes (1)
+REASON  COUNT  LAST                  PEER         ERROR
+token   12     1970-01-01T00:00:00Z  unix, pid 7  no token�
 
 Checks (3)
 SERVICE  CHECK ID   PHASE             STATUS                         OUTPUT

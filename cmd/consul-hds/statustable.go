@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/consul-hds/consul-hds/bridge"
 )
@@ -16,6 +17,9 @@ func writeStatus(w io.Writer, s bridge.Status, colour bool) {
 	}
 	fmt.Fprintf(w, "consul-hds %s on node %q, Consul at %s %s\n", s.Version, s.Node, s.Consul.Address, synced.painted(colour))
 	section(w, fmt.Sprintf("Observers (%d)", len(s.Observers)), row("NODE ID", "KIND", "ENVOY", "PROBES", "APPLIED", "PEER"), observerRows(s), colour)
+	if len(s.Refused) > 0 {
+		section(w, fmt.Sprintf("Refused in the last 5 minutes (%d)", len(s.Refused)), row("REASON", "COUNT", "LAST", "PEER", "ERROR"), refusedRows(s), colour)
+	}
 	section(w, fmt.Sprintf("Checks (%d)", len(s.Checks)), row("SERVICE", "CHECK ID", "PHASE", "STATUS", "OUTPUT"), checkRows(s), colour)
 	section(w, fmt.Sprintf("Problems (%d)", len(s.Problems)), nil, problemRows(s), colour)
 }
@@ -35,6 +39,16 @@ func observerRows(s bridge.Status) (rows [][]cell) {
 			r[4].paint = yellow
 		}
 		rows = append(rows, r)
+	}
+	return rows
+}
+
+// refusedRows are the Envoys that were not let in, the newest of each reason.
+func refusedRows(s bridge.Status) (rows [][]cell) {
+	for _, r := range s.Refused {
+		out := row(r.Reason, strconv.Itoa(r.Count), r.Last.UTC().Format(time.RFC3339), r.Peer, r.Error)
+		out[0].paint = yellow
+		rows = append(rows, out)
 	}
 	return rows
 }

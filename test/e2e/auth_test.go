@@ -150,6 +150,10 @@ func TestTokensDecideWhoMaySpeakForWhat(t *testing.T) {
 	assert.Equal(t, "1", w.refusals("permission"))
 	assert.Equal(t, "8", w.refusals("token"))
 	assert.Equal(t, 1, strings.Count(w.daemon.Log(), "[WARN]  consul-hds.hds: refused Envoys: reason=token"), "one line a minute")
+	shown := w.status().Refused
+	require.Len(t, shown, 2, "the newest of each reason")
+	assert.Equal(t, []any{"permission", 1, "token", 8}, []any{shown[0].Reason, shown[0].Count, shown[1].Reason, shown[1].Count})
+	assert.Contains(t, shown[0].Error, `needs service:write on ["web"]`)
 	code, text = w.knock(w.socket(), "stranger", plain, db.SecretID)
 	assert.Equal(t, codes.OK, code, "it gets an empty specifier: %s", text)
 
@@ -161,6 +165,7 @@ func TestTokensDecideWhoMaySpeakForWhat(t *testing.T) {
 		}
 		return nil
 	})
+	assert.Regexp(t, `none of them is connected\n +an Envoy was refused at .* \(permission\), maybe this one: unix, pid \d+`, w.explained("web-2"))
 	t.Logf("the streams of a revoked token were gone after %s", gone.Round(time.Millisecond))
 
 	for _, path := range []string{"/metrics", "/v1/status"} {

@@ -71,7 +71,7 @@ func TestWhatCannotBeReloadedIsSaid(t *testing.T) {
 	})
 	answer, err := w.daemon.Put(w.ctx, "/v1/reload")
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"status": "reloaded", "need_restart": ["data_dir"]}`, string(answer))
+	assert.JSONEq(t, `{"status": "reloaded", "need_restart": ["data_dir", "telemetry"]}`, string(answer))
 }
 
 func TestTheFirstSignalDrainsAndTheSecondExitsAtOnce(t *testing.T) {

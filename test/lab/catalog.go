@@ -8,9 +8,11 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// CatalogChecks are the checks that the catalog shows for the agent's node.
+// CatalogChecks are the checks that the catalog shows for the agent's node. The
+// read is a consistent one: a server that has just started answers others by a
+// log that it has not replayed to its end.
 func (c *Consul) CatalogChecks(ctx context.Context) (api.HealthChecks, error) {
-	list, _, err := c.Catalog().Health().Node(c.opts.NodeName, (&api.QueryOptions{}).WithContext(ctx))
+	list, _, err := c.Catalog().Health().Node(c.opts.NodeName, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("reading the checks of node %s: %w", c.opts.NodeName, err)
 	}

@@ -161,6 +161,7 @@ type Status struct {
 	Node      string           `json:"node"`
 	Consul    StatusConsul     `json:"consul"`
 	Observers []StatusObserver `json:"observers"`
+	Refused   []StatusRefused  `json:"refused"`
 	Checks    []StatusCheck    `json:"checks"`
 	Problems  []StatusProblem  `json:"problems"`
 }
@@ -182,6 +183,15 @@ type StatusObserver struct {
 	Applied    bool      `json:"applied"`
 	Probes     int       `json:"probes"`
 	LastReport time.Time `json:"last_report"`
+}
+
+// StatusRefused is the newest refusal of one reason.
+type StatusRefused struct {
+	Reason string    `json:"reason"`
+	Count  int       `json:"count"`
+	Last   time.Time `json:"last"`
+	Peer   string    `json:"peer"`
+	Error  string    `json:"error"`
 }
 
 // StatusCheck is one probe and its Consul check.
