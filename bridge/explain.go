@@ -97,8 +97,8 @@ func (r *ring) explainNothing(id string, problems []admin.Problem) (string, erro
 		return fmt.Sprintf("%s is a check of somebody else's: consul-hds neither reads nor writes it.", id), nil
 	case inst == nil:
 		return "", fmt.Errorf("%w: the local Consul agent has no service and no check with the id %.200q, or the daemon's token may not read it", admin.ErrNotFound, id)
-	case inst.Proxy != nil && inst.Proxy.DestinationServiceID != "":
-		return fmt.Sprintf("%s is a proxy and never probed itself; ask for the instance that it serves, %s.", id, inst.Proxy.DestinationServiceID), nil
+	case r.snap.Served(inst) != nil:
+		return fmt.Sprintf("%s is a proxy and never probed itself; ask for the instance that it serves, %s.", id, r.snap.Served(inst).ID), nil
 	case inst.Kind != "":
 		return fmt.Sprintf("%s is a %s and never probed itself.", id, inst.Kind), nil
 	case len(problems) > 0:

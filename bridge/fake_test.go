@@ -262,7 +262,7 @@ func web(id string, meta ...string) *catalog.Instance {
 func sidecarOf(id string) *catalog.Instance {
 	return &catalog.Instance{
 		ID: id + "-sidecar-proxy", Service: "web-sidecar-proxy", Kind: catalog.KindConnectProxy,
-		Proxy: &catalog.Proxy{DestinationServiceID: id, LocalServicePort: 80},
+		Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: id, LocalServicePort: 80},
 	}
 }
 

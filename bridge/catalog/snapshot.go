@@ -47,6 +47,20 @@ type Snapshot struct {
 	ReadAt time.Time
 }
 
+// Served is the instance that a proxy is the sidecar of, or nil. It has to be one
+// of the service that the proxy names: Consul lets nobody name a service that his
+// token may not write, and takes any id.
+func (s *Snapshot) Served(proxy *Instance) *Instance {
+	if proxy.Kind != KindConnectProxy || proxy.Proxy == nil {
+		return nil
+	}
+	inst := s.Instances[proxy.Proxy.DestinationServiceID]
+	if inst == nil || inst.Service != proxy.Proxy.DestinationServiceName {
+		return nil
+	}
+	return inst
+}
+
 // Maintenance is what is in maintenance mode around an instance: "node",
 // "service", or empty.
 func (s *Snapshot) Maintenance(serviceID string) string {
@@ -84,6 +98,7 @@ type Instance struct {
 // Proxy is the part of a connect-proxy registration that says whom it serves.
 // Every field may be empty (facts/consul.md 0.18).
 type Proxy struct {
+	DestinationServiceName string
 	DestinationServiceID   string
 	LocalServiceAddress    string
 	LocalServicePort       int

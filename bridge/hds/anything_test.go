@@ -67,7 +67,7 @@ func anyInstance(t *rapid.T, id string) *catalog.Instance {
 	}
 	if rapid.IntRange(0, 4).Draw(t, "is a sidecar") == 0 {
 		i.Kind = catalog.KindConnectProxy
-		i.Proxy = &catalog.Proxy{DestinationServiceID: "s0", LocalServiceAddress: anyText(t, "local address"), LocalServicePort: rapid.Int().Draw(t, "local port")}
+		i.Proxy = &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "s0", LocalServiceAddress: anyText(t, "local address"), LocalServicePort: rapid.Int().Draw(t, "local port")}
 	}
 	return i
 }

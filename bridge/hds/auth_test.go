@@ -85,7 +85,7 @@ func shop(sidecars bool, services ...string) (*Plan, map[string]*probe.Probe) {
 		id := name + "-1"
 		more = append(more, &catalog.Instance{ID: id, Service: name, Port: 80, Meta: asHTTP})
 		if sidecars {
-			more = append(more, &catalog.Instance{ID: id + sidecarSuffix, Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceID: id}})
+			more = append(more, &catalog.Instance{ID: id + sidecarSuffix, Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: name, DestinationServiceID: id}})
 		}
 	}
 	return world(PlanConfig{NodeIDs: []string{"n*"}}, nil, more...)
@@ -124,13 +124,27 @@ func TestAnUnknownTokenIsRefusedBeforeAWordIsRead(t *testing.T) {
 	assert.Zero(t, b.counts.get("refused first_message"))
 }
 
+// Whoever may write web can register a proxy of web that names db's instance: it
+// speaks for nothing.
+func TestAProxyOfAnotherServiceSpeaksForNothing(t *testing.T) {
+	b := serveWith(t, Config{Authorizer: &rights{tokens: map[string][]string{"webs": {"web"}, "dbs": {"db"}}}})
+	plan, probes := world(PlanConfig{NodeIDs: []string{"n1"}}, nil,
+		&catalog.Instance{ID: "db-1", Service: "db", Port: 80, Meta: asHTTP},
+		&catalog.Instance{ID: "a", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "db-1"}})
+	b.SetPlan(plan)
+	b.metadata = as("webs")
+	assert.Empty(t, b.connect("a").spec().ClusterHealthChecks)
+	b.metadata = as("dbs")
+	assert.Equal(t, []string{probes["db-1"].Cluster}, names(b.connect("n1").spec()), "the node Envoy's work is not taken away")
+}
+
 func TestATokenOfAnotherServiceIsRefused(t *testing.T) {
 	b := serveWith(t, Config{Authorizer: &rights{tokens: map[string][]string{"webs": {"web"}}}})
 	plan, _ := world(nodeOnly, nil,
 		&catalog.Instance{ID: "web-1", Service: "web", Port: 80, Meta: asHTTP},
-		&catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceID: "web-1"}},
+		&catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "web-1"}},
 		&catalog.Instance{ID: "db-1", Service: "db", Port: 80}, // which is not even probed
-		&catalog.Instance{ID: "db-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceID: "db-1"}})
+		&catalog.Instance{ID: "db-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "db", DestinationServiceID: "db-1"}})
 	b.SetPlan(plan)
 	b.metadata = as("webs")
 	code, text := b.connect("db-1-sidecar-proxy").end()

@@ -25,6 +25,13 @@ type frame struct {
 	mu sync.Mutex
 }
 
+// forget lets go of the newest message: the next one counts as different.
+func (f *frame) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last, f.any, f.equal = nil, false, false
+}
+
 // copied is a copy of the newest message, for any goroutine.
 func (f *frame) copied() []byte {
 	f.mu.Lock()

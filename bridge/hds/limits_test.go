@@ -49,6 +49,12 @@ func (b *bed) intrude(preface string) *intruder {
 // open opens stream 1, with more headers.
 func (i *intruder) open(headers ...hpack.HeaderField) {
 	i.t.Helper()
+	i.openAs(1, headers...)
+}
+
+// openAs opens a stream of a number.
+func (i *intruder) openAs(id uint32, headers ...hpack.HeaderField) {
+	i.t.Helper()
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, h := range append([]hpack.HeaderField{
@@ -60,11 +66,11 @@ func (i *intruder) open(headers ...hpack.HeaderField) {
 	}
 	b := block.Bytes()
 	first := b[:min(len(b), 16_000)]
-	require.NoError(i.t, i.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: first, EndHeaders: len(first) == len(b)}))
+	require.NoError(i.t, i.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndHeaders: len(first) == len(b)}))
 	for b = b[len(first):]; len(b) > 0; {
 		part := b[:min(len(b), 16_000)]
 		b = b[len(part):]
-		require.NoError(i.t, i.WriteContinuation(1, len(b) == 0, part))
+		require.NoError(i.t, i.WriteContinuation(id, len(b) == 0, part))
 	}
 }
 
@@ -159,6 +165,22 @@ func TestWhoPingsTooOftenIsEnded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		i.gone(time.Second)
+	})
+}
+
+// One connection is one Envoy: it cannot take the streams of all others.
+func TestStreamsOfOneConnectionAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveInMemoryWith(t, Config{MaxStreams: 10 * maxPerConnection}) // so that every one stays until it has been silent for too long
+		i := b.intrude(http2.ClientPreface)
+		for n := range uint32(3 * maxPerConnection) {
+			i.openAs(2*n + 1)
+		}
+		synctest.Wait()
+		time.Sleep(firstMessageTimeout + time.Second)
+		synctest.Wait()
+		assert.Equal(t, maxPerConnection, b.counts.get("refused first_message"))
+		i.gone(2 * connectionIdle)
 	})
 }
 

@@ -77,7 +77,7 @@ func checkIdentity(s tls.ConnectionState, allowed []string) error {
 	names := identities(s.PeerCertificates[0])
 	for _, name := range names {
 		for _, pattern := range allowed {
-			if glob.Glob(pattern, name) {
+			if ofOneKind(pattern, name) && glob.Glob(pattern, name) {
 				return nil
 			}
 		}
@@ -85,12 +85,22 @@ func checkIdentity(s tls.ConnectionState, allowed []string) error {
 	return fmt.Errorf("%w: %.200q", errIdentity, names)
 }
 
+// ofOneKind says whether a glob is meant for names of this kind. A URI has a colon
+// and a DNS name has none, so that a glob without one must not reach into a URI,
+// such as "*.envoys.example" into "spiffe://dc1/x.envoys.example". A lone star is
+// meant for both.
+func ofOneKind(pattern, name string) bool {
+	return pattern == "*" || strings.Contains(pattern, ":") == strings.Contains(name, ":")
+}
+
 // identities are the URI and DNS names of a certificate, the latter in lower
-// case. Text under DNS that can be no DNS name is left out: it could be written
-// like a URI.
+// case. Text under DNS that can be no DNS name is left out, and so is a URI without
+// a scheme: each could be written like the other.
 func identities(c *x509.Certificate) (out []string) {
 	for _, u := range c.URIs {
-		out = append(out, u.String())
+		if u.IsAbs() {
+			out = append(out, u.String())
+		}
 	}
 	for _, name := range c.DNSNames {
 		if name = strings.ToLower(name); !strings.ContainsFunc(name, notInDNS) {

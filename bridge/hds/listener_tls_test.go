@@ -130,15 +130,17 @@ func TestStrangersGetThroughNoHandshake(t *testing.T) {
 			good(c)
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}), reasonTLS},
-		"TLS 1.1":            {old, reasonTLS},
-		"another protocol":   {talker, reasonTLS},
-		"no protocol":        {silent, reasonTLS},
-		"another URI":        {s.ca.client(s.ca, named("spiffe://dc2/web")), reasonIdentity},
-		"a longer scheme":    {s.ca.client(s.ca, named("xspiffe://dc1/web")), reasonIdentity},
-		"another name":       {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = []string{"envoys.example"} }), reasonIdentity},
-		"a URI as DNS name":  {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = []string{"spiffe://dc1/web"} }), reasonIdentity},
-		"the name as CN":     {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, "a.envoys.example" }), reasonIdentity},
-		"no name whatsoever": {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = nil }), reasonIdentity},
+		"TLS 1.1":             {old, reasonTLS},
+		"another protocol":    {talker, reasonTLS},
+		"no protocol":         {silent, reasonTLS},
+		"another URI":         {s.ca.client(s.ca, named("spiffe://dc2/web")), reasonIdentity},
+		"a longer scheme":     {s.ca.client(s.ca, named("xspiffe://dc1/web")), reasonIdentity},
+		"another name":        {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = []string{"envoys.example"} }), reasonIdentity},
+		"a URI as DNS name":   {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = []string{"spiffe://dc1/web"} }), reasonIdentity},
+		"a DNS name in a URI": {s.ca.client(s.ca, named("spiffe://dc2/web.envoys.example")), reasonIdentity},
+		"a DNS name as URI":   {s.ca.client(s.ca, named("web.envoys.example")), reasonIdentity},
+		"the name as CN":      {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, "a.envoys.example" }), reasonIdentity},
+		"no name whatsoever":  {s.ca.client(s.ca, func(c *x509.Certificate) { c.DNSNames = nil }), reasonIdentity},
 	}
 	for name, a := range attacks {
 		before := s.counts.get("refused " + a.reason)

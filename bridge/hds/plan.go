@@ -56,8 +56,8 @@ func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *
 			continue
 		}
 		p.proxies[id] = true
-		if inst.Proxy != nil && snap.Instances[inst.Proxy.DestinationServiceID] != nil {
-			p.destinations[id] = snap.Instances[inst.Proxy.DestinationServiceID].Service
+		if served := snap.Served(inst); served != nil {
+			p.destinations[id] = served.Service
 		}
 	}
 	for _, pr := range probes {

@@ -31,6 +31,9 @@ const maxMessage = 32 << 20
 const (
 	// maxMetadata bounds what may come along with a stream.
 	maxMetadata = 16 << 10
+	// maxPerConnection bounds the streams of one connection, and so what is done for
+	// one that opens them only to reset them. An Envoy has one, and for a moment two.
+	maxPerConnection = 100
 	// spareConnections are those allowed beside twice as many as streams: an Envoy
 	// has one, and for a moment two.
 	spareConnections = 16
@@ -101,6 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxMetadata),
+		grpc.MaxConcurrentStreams(maxPerConnection),
 		grpc.Creds(s.handshakes()),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: connectionIdle}),

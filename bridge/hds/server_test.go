@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/probe"
@@ -49,6 +50,9 @@ func TestAnUnknownEnvoyGetsAnEmptySpecifier(t *testing.T) {
 	e.say(echo{probes["a"].Cluster, up, 200})
 	b.awaitReports(1)
 	assert.Empty(t, b.Observations(probes["a"]), "a stranger's word counts nothing")
+	x, _, err := b.Exchange("stranger")
+	require.NoError(t, err)
+	assert.Zero(t, proto.Size(x.Report), "nor is it kept: it may be long")
 	assert.Empty(t, b.TakeNews())
 	st := b.Streams()
 	require.Len(t, st, 1)
@@ -65,7 +69,7 @@ func TestAnUnknownEnvoyIsJudgedAgain(t *testing.T) {
 	b.SetPlan(before)
 	e := b.connect("web-1-sidecar-proxy")
 	assert.Empty(t, e.spec().ClusterHealthChecks)
-	proxy := &catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceID: "web-1"}}
+	proxy := &catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "web-1"}}
 	after, probes := world(nodeOnly, map[string]map[string]string{"web-1": asHTTP}, proxy)
 	b.SetPlan(after)
 	assert.Equal(t, SidecarEnvoy, b.Streams()[0].Kind, "as soon as the plan says so")
@@ -248,7 +252,7 @@ func TestFirstMessagesThatAreNone(t *testing.T) {
 	}
 	for name, m := range map[string]any{
 		"nothing": reportOf(), "a report": reportOf(echo{"x", up, 0}), "no node": noNode,
-		"no node id": requestOf(""), "no message": "\xff\xff\xff", "id is no text": "\x0a\x07\x0a\x05\x0a\x03\xff\xfe\xfd",
+		"no node id": requestOf(""), "a line of its own": requestOf("n1\nn2"), "no message": "\xff\xff\xff", "id is no text": "\x0a\x07\x0a\x05\x0a\x03\xff\xfe\xfd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := b.dialRaw()
@@ -257,7 +261,7 @@ func TestFirstMessagesThatAreNone(t *testing.T) {
 			assert.Equal(t, codes.InvalidArgument, code, text)
 		})
 	}
-	assert.Equal(t, 6, b.counts.get("refused first_message"))
+	assert.Equal(t, 7, b.counts.get("refused first_message"))
 	assert.Zero(t, b.counts.get("opened"))
 	assert.Empty(t, b.Streams())
 }

@@ -179,6 +179,13 @@ func (s *session) drop(cluster string, err error) {
 	s.dropped[cluster] = err
 }
 
+// stranger says whether nothing is asked of the Envoy.
+func (s *session) stranger() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kind == UnknownEnvoy
+}
+
 // report takes the newest report in. It returns the check ids whose observation
 // changed, or came closer to counting; and whether a cluster that was held back
 // may be sent now.

@@ -325,7 +325,7 @@ func TestStatusCodesThatAreNone(t *testing.T) {
 }
 
 func TestWhoAnEnvoyIs(t *testing.T) {
-	proxy := &catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceID: "web-1"}}
+	proxy := &catalog.Instance{ID: "web-1-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "web-1"}}
 	other := &catalog.Instance{ID: "odd", Kind: catalog.KindConnectProxy}
 	gateway := &catalog.Instance{ID: "gw", Kind: "ingress-gateway"}
 	plan, probes := world(PlanConfig{NodeIDs: []string{"gw", "n*", "x-sidecar-proxy", "*proxy"}}, map[string]map[string]string{"web-1": asHTTP, "web-2": asHTTP}, proxy, other, gateway)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	"github.com/hashicorp/go-hclog"
@@ -131,6 +133,7 @@ func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
 	case <-st.server.done:
 		return identity{}, errShuttingDown
 	}
+	defer f.forget()
 	return identify(f.last)
 }
 
@@ -149,6 +152,8 @@ func identify(b []byte) (identity, error) {
 		return identity{}, errors.New("the first message has to be a health check request that names node.id")
 	case len(node.GetId()) > maxNodeID:
 		return identity{}, fmt.Errorf("node.id has %d bytes, more than %d", len(node.GetId()), maxNodeID)
+	case strings.ContainsFunc(node.GetId(), unicode.IsControl):
+		return identity{}, errors.New("node.id has control characters")
 	}
 	return newIdentity(node), nil
 }
@@ -222,6 +227,9 @@ func (st *stream) read(f *frame) {
 			st.server.config.Metrics.ReportUnchanged()
 		} else {
 			st.server.config.Metrics.ReportChanged()
+		}
+		if st.session.stranger() {
+			f.forget() // it may be as long as a message may be, and is of no use
 		}
 		st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
 		st.server.news(dirty)

@@ -39,7 +39,8 @@ type Result struct {
 // good definition goes on. Nothing is guessed. last may be nil.
 func Derive(world World, rules *Rules, last []*Probe) Result {
 	snap := world.Snapshot
-	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), sidecars: sidecars(snap), aliased: aliased(snap)}
+	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), aliased: aliased(snap)}
+	d.sidecars, d.foreign = sidecars(snap)
 	for _, p := range last {
 		d.last[p.CheckID] = p
 	}
@@ -53,11 +54,12 @@ func Derive(world World, rules *Rules, last []*Probe) Result {
 }
 
 type deriver struct {
-	world    World
-	snap     *catalog.Snapshot
-	rules    *Rules
-	last     map[string]*Probe
-	sidecars map[string][]*catalog.Instance
+	world World
+	snap  *catalog.Snapshot
+	rules *Rules
+	last  map[string]*Probe
+	// sidecars and foreign are the proxies that name an instance, by its id.
+	sidecars, foreign map[string][]*catalog.Instance
 	// aliased are the services that have an alias check.
 	aliased map[string]bool
 	// unresolved is set when an address in use is that of a name that does not
@@ -66,17 +68,21 @@ type deriver struct {
 	out        Result
 }
 
-// sidecars finds the registered sidecars of each instance, in order of id.
-func sidecars(snap *catalog.Snapshot) map[string][]*catalog.Instance {
-	out := map[string][]*catalog.Instance{}
+// sidecars finds the registered sidecars of each instance, in order of id, and
+// the foreign proxies: those that name its id, but another service.
+func sidecars(snap *catalog.Snapshot) (own, foreign map[string][]*catalog.Instance) {
+	own, foreign = map[string][]*catalog.Instance{}, map[string][]*catalog.Instance{}
 	for _, id := range slices.Sorted(maps.Keys(snap.Instances)) {
 		inst := snap.Instances[id]
-		if inst.Kind == catalog.KindConnectProxy && inst.Proxy != nil && inst.Proxy.DestinationServiceID != "" {
+		switch served := snap.Served(inst); {
+		case served != nil:
+			own[served.ID] = append(own[served.ID], inst)
+		case inst.Kind == catalog.KindConnectProxy && inst.Proxy != nil:
 			dest := inst.Proxy.DestinationServiceID
-			out[dest] = append(out[dest], inst)
+			foreign[dest] = append(foreign[dest], inst)
 		}
 	}
-	return out
+	return own, foreign
 }
 
 // instance adds the probes of one instance.
@@ -91,6 +97,7 @@ func (d *deriver) instance(inst *catalog.Instance) {
 		return
 	}
 	d.warnOfAlias(inst)
+	d.warnOfForeign(inst)
 	var byMeta bool
 	for _, c := range checks {
 		if c.Name == DefaultName && len(m.keys) > 0 {

@@ -21,7 +21,7 @@ func web(meta map[string]string) *catalog.Instance {
 
 func sidecar(id, dest, address string, port int) *catalog.Instance {
 	return &catalog.Instance{ID: id, Service: "web-sidecar-proxy", Kind: catalog.KindConnectProxy, Address: "10.0.0.1", Port: 21000,
-		Proxy: &catalog.Proxy{DestinationServiceID: dest, LocalServiceAddress: address, LocalServicePort: port}}
+		Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: dest, LocalServiceAddress: address, LocalServicePort: port}}
 }
 
 // derive derives without host names and files.
@@ -284,7 +284,15 @@ func TestWhoObserves(t *testing.T) {
 	assert.Empty(t, p.Sidecars)
 	assert.False(t, p.ByNode, "none is registered")
 
-	got := derive(snapshot(web(map[string]string{"hds": "tcp"}), side, sidecar("z", "web-1", "127.0.0.1", 9999)), rules(), nil)
+	foreign := sidecar("a", "web-1", "127.0.0.1", 9999)
+	foreign.Proxy.DestinationServiceName = "other"
+	got := derive(snapshot(web(map[string]string{"hds": "tcp"}), side, foreign), rules(), nil)
+	assert.Equal(t, "127.0.0.1:8080", got.Probes[0].Target.Addr.String())
+	assert.Equal(t, []string{"web-1-sidecar-proxy"}, got.Probes[0].Sidecars)
+	require.Len(t, got.Problems, 1)
+	assert.Contains(t, got.Problems[0].Message, `proxy "a" is not taken for a sidecar`)
+
+	got = derive(snapshot(web(map[string]string{"hds": "tcp"}), side, sidecar("z", "web-1", "127.0.0.1", 9999)), rules(), nil)
 	assert.Equal(t, []string{"web-1-sidecar-proxy"}, got.Probes[0].Sidecars)
 	require.Len(t, got.Problems, 1)
 	assert.Contains(t, got.Problems[0].Message, `sidecar "z" does not observe`)

@@ -68,6 +68,15 @@ func (d *deriver) warnOfAlias(inst *catalog.Instance) {
 	}
 }
 
+// warnOfForeign reports the proxies that would be sidecars of a probed instance if
+// they named its service.
+func (d *deriver) warnOfForeign(inst *catalog.Instance) {
+	for _, s := range d.foreign[inst.ID] {
+		d.problem(inst, SourceConsul, fmt.Errorf("proxy %q is not taken for a sidecar of it: it names this id, and the service %q in place of %q",
+			clip(s.ID), clip(s.Proxy.DestinationServiceName), inst.Service))
+	}
+}
+
 // aliased finds the services that have an alias check.
 func aliased(snap *catalog.Snapshot) map[string]bool {
 	out := map[string]bool{}

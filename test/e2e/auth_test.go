@@ -178,6 +178,39 @@ func TestTokensDecideWhoMaySpeakForWhat(t *testing.T) {
 	}
 }
 
+// Who may write web only can register a proxy of web that names db's instance.
+// db's check must not change hands by that.
+func TestAForeignProxyTakesNoProbeAway(t *testing.T) {
+	t.Parallel()
+	w := newConsul(t, withDefaultToken())
+	web, db := w.tokenFor("web"), w.tokenFor("db")
+	w.startDaemon(byToken + w.ownToken())
+	app := w.app()
+	w.register("db-1", app.Port(), map[string]string{"hds": "http"})
+	w.envoyWith(theNode, w.daemon.HDSAddr(), lab.HDSAuth{Token: db.SecretID})
+	w.eventually(patience, w.has("hds:db-1", api.HealthPassing))
+
+	attacker, err := api.NewClient(&api.Config{Address: w.consul.HTTPAddr(), Token: web.SecretID})
+	require.NoError(t, err)
+	require.NoError(t, attacker.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "a", Name: "web", Kind: api.ServiceKindConnectProxy, Port: 21000,
+		Proxy: &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web", DestinationServiceID: "db-1", LocalServicePort: 1},
+	}))
+	w.eventually(patience, func() error {
+		for _, p := range w.status().Problems {
+			if strings.Contains(p.Message, `proxy "a" is not taken for a sidecar of it`) {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems are %v", w.status().Problems)
+	})
+	app.SetStatus(500)
+	w.eventually(patience, w.has("hds:db-1", api.HealthCritical))
+	assert.Contains(t, w.check("hds:db-1").Output, "HTTP 500, says Envoy "+theNode)
+	code, text := w.knock(w.socket(), "a", insecure.NewCredentials(), web.SecretID)
+	assert.Equal(t, codes.OK, code, "it gets an empty specifier: %s", text)
+}
+
 // Without ACLs nobody can say what a token may do: that is no yes.
 func TestTokensCannotBeAskedForWhereACLsAreOff(t *testing.T) {
 	t.Parallel()

@@ -209,7 +209,7 @@ func TestTheSteadyStateWritesNothingButRefreshes(t *testing.T) {
 	w := newConsul(t, lab.ConsulOptions{})
 	const n, periods = 200, 12
 	proxy := w.behindProxy(n, "checks {\n  ttl = \"30s\"\n}\ndefaults {\n  timeout = \"10s\"\n}\n") // on a busy machine, too, no probe fails
-	time.Sleep(10 * time.Second) // one period, after which all is steady
+	time.Sleep(10 * time.Second)                                                                    // one period, after which all is steady
 	index := w.checkIndexes()
 	proxy.Reset()
 	time.Sleep(periods * 10 * time.Second)

@@ -187,7 +187,9 @@ func TestTheUnit(t *testing.T) {
 		"Service.TimeoutStopSec":           "10", // the daemon takes up to 4 s
 		"Unit.StartLimitIntervalSec":       "0",  // it never gives up
 		// What is in containers is the directory, so it must outlive the daemon.
-		"Service.RuntimeDirectory":         "consul-hds",
+		"Service.RuntimeDirectory": "consul-hds",
+		// Who is in hds.socket_group need not be in the daemon's group.
+		"Service.RuntimeDirectoryMode":     "0755",
 		"Service.RuntimeDirectoryPreserve": "yes",
 		"Service.NoNewPrivileges":          "yes",
 		"Service.CapabilityBoundingSet":    "",
@@ -215,4 +217,41 @@ func TestSystemdKnowsTheUnit(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", own).CombinedOutput()
 	assert.NoError(t, err)
 	assert.Empty(t, string(out))
+}
+
+// What the daemon does to a socket's group and mode must not be its death.
+func TestTheUnitLetsSocketsBeGivenToAGroup(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed; it knows the sets of system calls")
+	}
+	allowed := map[string]bool{}
+	for _, line := range unit(t, read(t, "consul-hds.service"))["Service.SystemCallFilter"] {
+		sets, removed := strings.CutPrefix(line, "~")
+		for _, set := range strings.Fields(sets) {
+			for _, call := range systemCalls(t, analyze, set) {
+				allowed[call] = !removed
+			}
+		}
+	}
+	assert.True(t, allowed["fchownat"], "hds.socket_group")
+	assert.True(t, allowed["fchmodat"], "hds.socket_mode")
+	assert.False(t, allowed["setuid"], "the filter is read as systemd reads it")
+}
+
+// systemCalls are those of a set of systemd's, and of the sets in it.
+func systemCalls(t *testing.T, analyze, set string) (calls []string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), analyze, "syscall-filter", set).Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		switch name := strings.TrimSpace(line); {
+		case name == set || name == "" || name[0] == '#':
+		case name[0] == '@':
+			calls = append(calls, systemCalls(t, analyze, name)...)
+		default:
+			calls = append(calls, name)
+		}
+	}
+	return calls
 }

@@ -103,7 +103,7 @@ func fields(t *testing.T, client *api.Client) {
 	}, s.Instances["web-1"])
 	assert.Equal(t, &catalog.Instance{
 		ID: "web-1-sidecar-proxy", Service: "web-sidecar-proxy", Kind: catalog.KindConnectProxy, Port: 21000,
-		Proxy: &catalog.Proxy{DestinationServiceID: "web-1", LocalServiceAddress: "127.0.0.1", LocalServicePort: 8080},
+		Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "web-1", LocalServiceAddress: "127.0.0.1", LocalServicePort: 8080},
 	}, s.Instances["web-1-sidecar-proxy"])
 	assert.Equal(t, &catalog.Instance{ID: "sock", Service: "sock", SocketPath: "/run/app.sock"}, s.Instances["sock"])
 	assert.Equal(t, &catalog.Check{
