@@ -153,7 +153,7 @@ job "consul-hds" {
 
       resources {
         cpu    = 100
-        memory = 128
+        memory = 256
       }
     }
   }

@@ -165,7 +165,7 @@ job "consul-hds" {
 
       resources {
         cpu    = 100
-        memory = 128
+        memory = 256
       }
     }
   }
