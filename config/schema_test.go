@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -201,15 +202,30 @@ func TestFieldsAreTagged(t *testing.T) {
 	visit(reflect.TypeFor[Config]())
 }
 
-// TestReferenceExamples loads the configurations shown in the reference.
+// TestMetaReference compares the defaults that docs/meta.md takes from the config.
+func TestMetaReference(t *testing.T) {
+	src, err := os.ReadFile("../docs/meta.md")
+	require.NoError(t, err)
+	found := 0
+	for _, m := range regexp.MustCompile("(?m)^\\| `hds_(\\w+)` .*\\| `(\\w+)` \\(config\\) \\|$").FindAllStringSubmatch(string(src), -1) {
+		path := "defaults." + m[1]
+		i := slices.IndexFunc(Attributes(), func(a Attribute) bool { return a.Path == path })
+		require.GreaterOrEqual(t, i, 0, path)
+		assert.Equal(t, Attributes()[i].Default, m[2], "default of hds_%s in docs/meta.md", m[1])
+		found++
+	}
+	assert.Equal(t, 6, found, "the attributes of defaults that meta may set")
+}
+
+// TestReferenceExamples loads the configurations that the documentation shows.
 func TestReferenceExamples(t *testing.T) {
-	for _, page := range []string{"config.md", "security.md"} {
-		src, err := os.ReadFile("../docs/" + page)
+	for _, page := range []string{"README.md", "docs/config.md", "docs/failures.md", "docs/security.md"} {
+		src, err := os.ReadFile("../" + page)
 		require.NoError(t, err)
 		blocks := regexp.MustCompile("(?s)```hcl\n(.*?)```").FindAllSubmatch(src, -1)
 		require.NotEmpty(t, blocks, page)
 		for _, b := range blocks {
-			load(t, page+".hcl", string(b[1]))
+			load(t, filepath.Base(page)+".hcl", string(b[1]))
 		}
 	}
 }

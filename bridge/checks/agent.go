@@ -69,6 +69,8 @@ func classify(doing, checkID string, err error) error {
 		kind = ErrDenied
 	case errors.As(err, &answer) && (answer.Code == http.StatusNotFound || says(answer.Body, unknownTexts)):
 		kind = ErrUnknown
+	case errors.As(err, &answer) && strings.Contains(answer.Body, unsavedText):
+		kind = ErrUnsaved
 	case errors.As(err, &network):
 		kind = ErrAway
 	}
@@ -77,6 +79,10 @@ func classify(doing, checkID string, err error) error {
 	}
 	return fmt.Errorf("%s check %q: %w", doing, checkID, err)
 }
+
+// unsavedText is what an agent says that cannot write the state file of a check;
+// by then, it has taken the update over.
+const unsavedText = "failed persisting state for check"
 
 func says(body string, texts []string) bool {
 	for _, t := range texts {

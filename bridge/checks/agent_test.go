@@ -26,7 +26,7 @@ func agentAt(t *testing.T, url string) checks.ConsulAgent {
 
 // kinds are what an error of an Agent can be told apart by.
 func kinds(err error) (out []error) {
-	for _, kind := range []error{checks.ErrUnknown, checks.ErrAway, checks.ErrDenied} {
+	for _, kind := range []error{checks.ErrUnknown, checks.ErrAway, checks.ErrDenied, checks.ErrUnsaved} {
 		if errors.Is(err, kind) {
 			out = append(out, kind)
 		}
@@ -51,6 +51,7 @@ func TestWhatAgentsAnswer(t *testing.T) {
 		"too many":        {429, "Your IP is issuing too many concurrent connections", nil},
 		"refused":         {400, "Invalid check", nil},
 		"broken":          {500, "No cluster leader", nil},
+		"disk full":       {500, `failed persisting state for check "hds:a": failed writing temp file "x": no space left on device`, []error{checks.ErrUnsaved}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, test.body, test.code) }))

@@ -77,9 +77,9 @@ type Want struct {
 
 // Agent is the part of the Consul agent's API that checks are written by. An
 // error is ErrUnknown if the agent knows no such TTL check or service, ErrAway
-// if it could not be reached or did not answer before the context ended, and
-// ErrDenied if the token may not do this. What else an agent has to do is tried
-// by checkstest.Contract.
+// if it could not be reached or did not answer before the context ended,
+// ErrDenied if the token may not do this, and ErrUnsaved if an update was taken
+// over all the same. What else an agent has to do is tried by checkstest.Contract.
 type Agent interface {
 	Register(ctx context.Context, r Registration) error
 	Update(ctx context.Context, checkID string, status health.Status, output string) error
@@ -101,6 +101,10 @@ var (
 	ErrUnknown = errors.New("the agent does not know it")
 	ErrAway    = errors.New("the agent cannot be reached")
 	ErrDenied  = errors.New("permission denied")
+	// ErrUnsaved is that of an update that the agent has taken over, with a TTL that
+	// begins anew, but cannot write to its disk, which is full or fails. It answers
+	// 500 to every update until it can.
+	ErrUnsaved = errors.New("the agent took it over, and cannot save it")
 	// ErrTokenUnknown is an ErrDenied: Consul does not know the token at all.
 	ErrTokenUnknown = fmt.Errorf("%w: Consul does not know the token", ErrDenied)
 )

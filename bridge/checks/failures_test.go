@@ -112,6 +112,35 @@ func TestAnAgentThatIsBackIsWrittenToAtOnce(t *testing.T) {
 	})
 }
 
+// An agent whose disk is full does what it is told, and answers 500.
+func TestAnAgentThatCannotSaveLetsNobodyExpire(t *testing.T) {
+	const n = 60 // more than pauses for a broken agent would let through in a TTL
+	agent := newFakeAgent()
+	for i := range n {
+		agent.services[fmt.Sprint("s", i)] = true
+	}
+	run(t, agent, func(t *testing.T, r *rig) {
+		for i := range n {
+			r.Set(wanted(fmt.Sprint("s", i), health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.full = true
+		agent.mu.Unlock()
+		agent.writes()
+		time.Sleep(3 * ttl)
+		synctest.Wait()
+		for id, c := range agent.snapshot().Checks {
+			assert.Equal(t, "passing", c.Status, id)
+		}
+		assert.InDelta(t, 9*n, len(agent.writes()), n, "one in a third of the TTL, and none again")
+		r.Set(wanted("s0", health.Critical))
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:s0 critical"}, agent.writes())
+		assert.LessOrEqual(t, strings.Count(r.log.String(), "the agent shows a check, but cannot save it"), 4, "it is said once a minute")
+	})
+}
+
 func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	agent := newFakeAgent("a", "b")
 	agent.fail = func(_, id string) error {

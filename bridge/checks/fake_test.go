@@ -32,6 +32,8 @@ type fakeAgent struct {
 	slow time.Duration
 	// away says that the agent cannot be read either.
 	away bool
+	// full says that its disk is, which it tells of after each update.
+	full bool
 }
 
 // fakeCheck is a check of a fakeAgent.
@@ -128,6 +130,9 @@ func (a *fakeAgent) Update(ctx context.Context, id string, s health.Status, outp
 	c.Status, c.Output, c.last = string(s), output, output
 	if c.ttl > 0 {
 		c.ends = time.Now().Add(c.ttl)
+	}
+	if a.full {
+		return checks.ErrUnsaved
 	}
 	return nil
 }

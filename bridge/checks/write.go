@@ -15,7 +15,10 @@ import (
 // when its servers hang (facts/consul.md 0.9).
 const writeTimeout = 15 * time.Second
 
-const writeFailed = "writing a check failed, trying again"
+const (
+	writeFailed  = "writing a check failed, trying again"
+	writeUnsaved = "the agent shows a check, but cannot save it"
+)
 
 // job is one write, decided and not yet done.
 type job struct {
@@ -142,7 +145,11 @@ func (m *Manager) done(j job, err error, start time.Time) {
 	m.config.Logger.Trace("wrote a check", "check_id", j.id, "op", string(j.op), "status", j.status.Word(), "result", result(err))
 	e := j.entry
 	e.busy, e.touched = false, now
-	if err == nil {
+	unsaved := errors.Is(err, ErrUnsaved)
+	if unsaved { // what ails the agent is told, and what it has done counts
+		m.faults.Log(now, hclog.Warn, writeUnsaved, writeUnsaved, append(naming(j.want), "op", string(j.op), "error", err)...)
+	}
+	if err == nil || unsaved {
 		m.failures = 0
 		m.succeeded(j, now)
 	} else {

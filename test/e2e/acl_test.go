@@ -47,11 +47,10 @@ func policyOfNode(t *testing.T, node string) string {
 	return strings.ReplaceAll(policy, `node_prefix ""`, fmt.Sprintf("node %q", node))
 }
 
-func TestTheREADMEPrintsThePolicy(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+func TestTheDocsPrintThePolicy(t *testing.T) {
+	page, err := os.ReadFile("../../docs/acl.md")
 	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(readme), "## ACL policy")
-	assert.Contains(t, section, "```hcl\n"+shippedPolicy(t)+"```")
+	assert.Contains(t, string(page), "```hcl\n"+shippedPolicy(t)+"```")
 }
 
 // newToken makes a token of a policy.

@@ -84,7 +84,7 @@ func TestTheSampleIsProbed(t *testing.T) {
 	snapshot := &catalog.Snapshot{Instances: map[string]*catalog.Instance{
 		"web": {ID: "web", Service: service.Name, Address: "10.0.0.5", Port: 8080, Meta: service.Meta},
 		"web-sidecar-proxy": {ID: "web-sidecar-proxy", Service: "web-sidecar-proxy", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{
-			DestinationServiceID: "web", LocalServiceAddress: "127.0.0.1", LocalServicePort: 8080,
+			DestinationServiceName: "web", DestinationServiceID: "web", LocalServiceAddress: "127.0.0.1", LocalServicePort: 8080,
 		}},
 	}, Checks: map[string]*catalog.Check{"alias": {ServiceID: "web-sidecar-proxy", Type: catalog.CheckTypeAlias}}}
 	got := probe.Derive(probe.World{Snapshot: snapshot}, &rules, nil)
