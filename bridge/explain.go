@@ -213,9 +213,21 @@ func (e explainer) observer() admin.Link {
 		l.Details = append(l.Details, fmt.Sprintf("connected: %s, Envoy %s, %s, stream %d", v.NodeID, cmp.Or(v.Envoy, "of unknown version"), v.Peer, v.ID))
 	}
 	if len(e.views) == 0 {
-		l.Details = append([]string{"none of them is connected"}, e.refused()...)
+		l.Details = append([]string{"none of them is connected"}, e.unknown()...)
+		l.Details = append(l.Details, e.refused()...)
 	}
 	return l
+}
+
+// unknown tells of the Envoys that nobody has named: the one that is missing may be
+// among them, under a wrong node id.
+func (e explainer) unknown() (out []string) {
+	for _, s := range e.ring.observers.Streams() {
+		if s.Kind == hds.UnknownEnvoy {
+			out = append(out, fmt.Sprintf("%s (%s)", unknownEnvoy(s.NodeID), s.Peer))
+		}
+	}
+	return out
 }
 
 // refused tells of the Envoys that were not let in: the one that is missing may be
@@ -312,36 +324,4 @@ func (e explainer) inCatalog() admin.Link {
 		l.Text = string(status)
 	}
 	return l
-}
-
-// conclusion is why the check is what it is, in one sentence.
-func (e explainer) conclusion() string {
-	id, status := e.probe.CheckID, e.state.Status
-	switch {
-	case e.state.Foreign:
-		return fmt.Sprintf("%s is not ours: somebody else's check has this id, and is left alone.", id)
-	case e.probe.Settings.Mode == probe.Shadow:
-		return fmt.Sprintf("%s would be %s in mode \"enforce\": %s.", id, cmp.Or(string(e.verdict.Status), "without a status"), e.why())
-	case status == health.None:
-		return fmt.Sprintf("%s is not registered yet: %s.", id, e.why())
-	case status != e.verdict.Status && e.state.Err != nil:
-		return fmt.Sprintf("%s is %s, and should be %s, but the agent does not take it: %s.", id, status, e.verdict.Status, refusal(e.state.Err))
-	case status != e.verdict.Status:
-		return fmt.Sprintf("%s is %s, and about to be %s: %s.", id, status, cmp.Or(string(e.verdict.Status), "left to expire"), e.why())
-	}
-	if shown, ok := e.catalog.statuses[id]; e.catalog.err == nil && (!ok || shown != status) {
-		return fmt.Sprintf("%s is %s for the agent, but the catalog, which routing goes by, shows %s: %s.", id, status, cmp.Or(string(shown), "no such check"), e.why())
-	}
-	return fmt.Sprintf("%s is %s since %s: %s.", id, status, e.verdict.Since.UTC().Format(time.RFC3339), e.why())
-}
-
-// why is the cause in words: what the Envoy said, or the rule where it is silent.
-func (e explainer) why() string {
-	switch {
-	case e.verdict.Phase == health.Reported && e.verdict.Output != "":
-		return e.verdict.Output
-	case len(e.views) == 0:
-		return fmt.Sprintf("%s, and %s is not connected", e.tracker.Explain(e.now, nil), awaited(e.probe))
-	}
-	return e.tracker.Explain(e.now, e.said())
 }

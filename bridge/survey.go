@@ -89,7 +89,7 @@ func (r *ring) probeProblems(t *tracked, s checks.State) (out []probe.Problem) {
 		return out
 	}
 	if len(t.observers) == 0 {
-		add(probe.SourceEnvoy, "no Envoy observes check %q: %s is not connected", t.probe.CheckID, awaited(t.probe))
+		add(probe.SourceEnvoy, "no Envoy observes check %q: %s", t.probe.CheckID, absent(t.probe))
 	} else {
 		add(probe.SourceEnvoy, "no Envoy has answered for check %q in time; asked: %q", t.probe.CheckID, t.observers)
 	}
@@ -111,13 +111,18 @@ func refusal(err error) string {
 	return err.Error()
 }
 
+// unknownEnvoy says why an Envoy is not asked for anything.
+func unknownEnvoy(nodeID string) string {
+	return fmt.Sprintf("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids%s", nodeID, exactly(nodeID))
+}
+
 // streamProblems are those of an Envoy as a whole.
 func (r *ring) streamProblems(now time.Time, s hds.Stream) (out []probe.Problem) {
 	add := func(format string, args ...any) {
 		out = append(out, probe.Problem{Source: probe.SourceEnvoy, Message: fmt.Sprintf(format, args...)})
 	}
 	if s.Kind == hds.UnknownEnvoy && r.snap != nil { // before the first read of Consul all are unknown
-		add("Envoy %q is unknown and probes nothing: it is neither a connect-proxy registered with this agent nor named by hds.node_ids%s", s.NodeID, exactly(s.NodeID))
+		add("%s", unknownEnvoy(s.NodeID))
 	}
 	if r.late(now, s) {
 		add("Envoy %q does not apply what it was sent: its reports do not echo it", s.NodeID)

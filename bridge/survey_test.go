@@ -88,7 +88,7 @@ func TestAProbeThatNobodyAnswersIsAProblem(t *testing.T) {
 		`web-2: no Envoy observes check "hds:web-2": sidecar Envoy web-2-sidecar-proxy is not connected`,
 		`web-3: no Envoy has answered for check "hds:web-3" in time; asked: ["node-1"]`,
 	}, r.messages("envoy")[:2])
-	assert.Contains(t, r.messages("envoy")[2], `no Envoy observes check "hds:web-4": a sidecar Envoy (none is registered)`)
+	assert.Contains(t, r.messages("envoy")[2], `no Envoy observes check "hds:web-4": no sidecar of the instance is registered`)
 	assert.Equal(t, health.None, r.wants["hds:web-2"].Status, "it makes no check where there is none")
 	r.says("web-3", up, at(21*time.Second))
 	r.tell(at(21*time.Second), "web-3")

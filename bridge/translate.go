@@ -78,6 +78,17 @@ func lastReport(seen []hds.Observation) time.Time {
 	return last
 }
 
+// absent says that who is to answer is not there.
+func absent(p *probe.Probe) string {
+	switch {
+	case len(p.Sidecars) > 0:
+		return awaited(p) + " is not connected"
+	case p.ByNode:
+		return "no node Envoy is connected"
+	}
+	return "no sidecar of the instance is registered"
+}
+
 // awaited names who is to answer first.
 func awaited(p *probe.Probe) string {
 	switch {

@@ -231,13 +231,23 @@ func (t *Tracker) deadline() time.Time {
 // next is when time alone changes the verdict.
 func (t *Tracker) next(now time.Time) time.Time {
 	next := t.deadline()
-	if t.stale { // reports that change nothing make no news, yet each is an answer
+	switch { // reports that change nothing make no news, yet each is an answer
+	case t.stale:
 		next = now.Add(t.policy.ReportInterval)
+	case !t.silent: // when the stream ends, what it said last is not seen any more
+		next = earlier(next, now.Add(t.policy.StaleAfter/10))
 	}
 	if end := t.held.Add(t.hold()); !t.held.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
 		next = end
 	}
 	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // verdict is the state as the check should show it.

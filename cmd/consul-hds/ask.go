@@ -60,6 +60,6 @@ func (f *askFlags) find(fs *flag.FlagSet, env environment) (code int, ok bool) {
 
 // unanswered ends a command that got no answer.
 func unanswered(err error, env environment) int {
-	fmt.Fprintf(env.stderr, "%s\nIs it the daemon's admin.listen? Another one is given by -admin-addr, or by the daemon's -config-file.\n", err)
+	fmt.Fprintf(env.stderr, "%s\nDoes the daemon run, and is this its admin.listen? Another one is given by -admin-addr, or by the daemon's -config-file.\n", err)
 	return exitFailed
 }

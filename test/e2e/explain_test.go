@@ -104,12 +104,44 @@ func TestExplainTellsWhyAnInstanceIsNotProbed(t *testing.T) {
 		})
 	}
 	assert.Contains(t, w.explained("alone-1"), "hds:alone-1 is critical since ")
-	assert.Contains(t, w.explained("alone-1"), "and a node Envoy is not connected.")
+	assert.Contains(t, w.explained("alone-1"), "and no node Envoy is connected.")
 	out, code, err := w.daemon.Command(w.ctx, "explain", "-admin-addr", w.daemon.AdminAddr(), "nobody-1")
 	require.NoError(t, err)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, `the local Consul agent has no service and no check with the id "nobody-1"`)
 	assert.NotContains(t, out, "admin.listen")
+}
+
+func TestExplainTellsWhatIsNotInTheChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, quick+`checks {
+  ttl         = "10s"
+  stale_after = "2s"
+}
+`)
+	w.startEnvoy("stranger")
+	w.register("web-1", w.app().Port(), map[string]string{"hds": "http"})
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	w.eventually(patience, w.says("web-1", `Envoy "stranger" is unknown and probes nothing`))
+
+	envoy := w.startEnvoy(theNode)
+	w.eventually(patience, w.has("hds:web-1", api.HealthPassing))
+	require.NoError(t, w.client.Agent().EnableServiceMaintenance("web-1", "a new disk"))
+	w.eventually(patience, w.says("web-1", "The service is in maintenance mode: Consul keeps the instance out"))
+
+	require.NoError(t, envoy.Kill())
+	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
+	w.eventually(patience, w.says("web-1", "hds:web-1 is critical, because nothing refreshes it any more: stale since 20"))
+}
+
+// says is whether explain says something of an id.
+func (w *world) says(id, text string) func() error {
+	return func() error {
+		if out := w.explained(id); !strings.Contains(out, text) {
+			return fmt.Errorf("%q in\n%s", text, out)
+		}
+		return nil
+	}
 }
 
 func TestObserversShowWhatWasSaidLast(t *testing.T) {
