@@ -222,17 +222,27 @@ func (w *Watcher) publish(s *Snapshot) {
 func (w *Watcher) number(s *Snapshot) {
 	old := w.previous()
 	s.Revision = old.Revision
-	same := old.Revision > 0 && s.Node == old.Node &&
-		maps.EqualFunc(s.Instances, old.Instances, equal[Instance]) &&
-		maps.EqualFunc(s.Checks, old.Checks, equal[Check])
-	if same {
+	instances, checks := keep(s.Instances, old.Instances), keep(s.Checks, old.Checks)
+	if old.Revision > 0 && s.Node == old.Node && instances && checks {
 		s.Instances, s.Checks = old.Instances, old.Checks
 	} else {
 		s.Revision++
 	}
 }
 
-func equal[T any](a, b *T) bool { return a == b || reflect.DeepEqual(a, b) }
+// keep puts into a map the very values of the old one that have not changed, and
+// says whether nothing has.
+func keep[T any](now, old map[string]*T) (same bool) {
+	same = len(now) == len(old)
+	for id, v := range now {
+		if was := old[id]; was != nil && (was == v || reflect.DeepEqual(was, v)) {
+			now[id] = was
+		} else {
+			same = false
+		}
+	}
+	return same
+}
 
 func (w *Watcher) fail(err error) {
 	w.self = nil // the agent may come back under another name or address

@@ -22,7 +22,9 @@ type Kind string
 const KindConnectProxy Kind = "connect-proxy"
 
 // Snapshot is what the agent knew at one moment. It is immutable: whoever holds
-// one may read it from any goroutine and must not change it.
+// one may read it from any goroutine and must not change it. An instance or check
+// that has not changed since the last snapshot of the same Watcher is the same
+// pointer.
 type Snapshot struct {
 	// Node is the agent's node, as far as it could be learnt.
 	Node Node

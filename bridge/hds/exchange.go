@@ -66,7 +66,7 @@ func (s *session) exchange() (Exchange, error) {
 		return e, nil
 	}
 	e.Report = &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
-	if err := proto.Unmarshal(s.frame.copied(), e.Report); err != nil {
+	if err := proto.Unmarshal(s.frame.newest(), e.Report); err != nil {
 		return e, fmt.Errorf("decoding the newest report: %w", err)
 	}
 	return e, nil

@@ -1,7 +1,6 @@
 package hds
 
 import (
-	"slices"
 	"sync"
 
 	"google.golang.org/grpc/encoding"
@@ -14,30 +13,36 @@ import (
 // the segments with the last message costs next to nothing, decoding does not.
 // A frame is reused for every message of one stream.
 type frame struct {
-	// last is the newest message; it is written over by the next different one.
+	// last is the newest message. It is never written to: the next different one
+	// takes its place.
 	last []byte
+	// before is the message whose place last took, until the two were compared.
+	before []byte
 	// equal says that the newest message is byte for byte the one before it.
 	equal bool
 	// any says that there was a message at all: an empty one is a message too.
 	any bool
-	// mu is held while last is written to, and while another goroutine than the
-	// stream's reader looks at it.
+	// mu is held while last is replaced, and while another goroutine than the
+	// stream's reader looks for it.
 	mu sync.Mutex
 }
 
-// forget lets go of the newest message: the next one counts as different.
-func (f *frame) forget() {
+// clear lets go of all messages: the next one counts as different.
+func (f *frame) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.last, f.any, f.equal = nil, false, false
+	f.before, f.last, f.any, f.equal = nil, nil, false, false
 }
 
-// copied is a copy of the newest message, for any goroutine.
-func (f *frame) copied() []byte {
+// newest is the newest message, for any goroutine; it is not to be written to.
+func (f *frame) newest() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.last)
+	return f.last
 }
+
+// forget lets go of the message before the newest: a stream keeps one report.
+func (f *frame) forget() { f.before = nil }
 
 // take makes the message of these segments the frame's newest.
 func (f *frame) take(data mem.BufferSlice) {
@@ -45,13 +50,11 @@ func (f *frame) take(data mem.BufferSlice) {
 		f.equal = true
 		return
 	}
+	message := data.Materialize()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.any, f.equal = true, false
-	f.last = f.last[:0]
-	for _, seg := range data {
-		f.last = append(f.last, seg.ReadOnlyData()...)
-	}
+	f.before, f.last = f.last, message
 }
 
 func (f *frame) same(data mem.BufferSlice) bool {

@@ -38,10 +38,12 @@ type PlanConfig struct {
 
 // Plan says what each Envoy is to probe. It is immutable.
 type Plan struct {
-	config  PlanConfig
-	proxies map[string]bool
-	sidecar map[string][]*probe.Probe
-	node    []*probe.Probe
+	// clusters are what Envoys are sent of it.
+	clusters *clusters
+	config   PlanConfig
+	proxies  map[string]bool
+	sidecar  map[string][]*probe.Probe
+	node     []*probe.Probe
 	// destinations are the services that sidecars are registered for, by the
 	// sidecar's id, whether they are probed or not.
 	destinations map[string]string
@@ -50,7 +52,7 @@ type Plan struct {
 // NewPlan makes the plan for the probes that were derived from a snapshot.
 // The probes have to be in order, and keep it.
 func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *Plan {
-	p := &Plan{config: config, proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}, destinations: map[string]string{}}
+	p := &Plan{config: config, clusters: newClusters(probes), proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}, destinations: map[string]string{}}
 	for id, inst := range snap.Instances {
 		if inst.Kind != catalog.KindConnectProxy {
 			continue

@@ -1,10 +1,6 @@
 package hds
 
 import (
-	"errors"
-	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -51,12 +47,13 @@ type session struct {
 	// unapplied is since when the newest specifier awaits its echo, zero when it
 	// was echoed in full.
 	unapplied time.Time
-	// decoded is the number of the newest report that was decoded; foreign is the
-	// number of clusters in it that are not in the newest specifier.
+	// decoded is the number of the newest report that was read as a whole; foreign
+	// is the number of clusters in it that are not in the newest specifier.
 	decoded uint64
 	foreign int
-	// reread makes the next report be decoded even if it equals the last.
-	reread bool
+	// reread makes the next report be read as a whole, even if it equals the last;
+	// repeats says that the newest one named a cluster twice.
+	reread, repeats bool
 	// unsettled are the endpoints whose bad news does not count yet: each report
 	// brings it closer.
 	unsettled map[string]*endpoint
@@ -64,14 +61,16 @@ type session struct {
 
 // endpoint is the one endpoint of one of our clusters, as one stream sees it.
 type endpoint struct {
-	probe   *probe.Probe
+	probe *probe.Probe
+	// message is what is sent; other streams may share it.
 	message *healthv3.ClusterHealthCheck
 	// quiet is how many reports after the first echo bad news may have to wait.
 	quiet uint64
 
 	echoed    bool
 	firstEcho uint64
-	// seen is the number of the report that echoed the cluster last.
+	// seen is the number of the report, of those read as a whole, that echoed the
+	// cluster last.
 	seen uint64
 	// answer is the last status that was an answer; live says that the newest
 	// report holds one, else at is when the last one came.
@@ -81,9 +80,6 @@ type endpoint struct {
 	at      time.Time
 	healthy bool
 }
-
-// errHarmful marks what the last guard refused.
-var errHarmful = errors.New("it would harm the Envoy")
 
 func newSession(id uint64, ident identity, peer string, allowed map[string]bool) *session {
 	return &session{
@@ -123,7 +119,7 @@ func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier
 	s.order, s.dropped = nil, nil
 	clusters := make([]*healthv3.ClusterHealthCheck, 0, len(probes))
 	for _, pr := range probes {
-		ep, err := s.endpointFor(pr, old[pr.Cluster])
+		ep, err := s.endpointFor(p.clusters, pr, old[pr.Cluster])
 		if err != nil {
 			s.drop(pr.Cluster, err)
 		}
@@ -146,7 +142,7 @@ func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier
 
 // endpointFor is the endpoint of a probe: the one there was, or a new one. It
 // is nil while an older cluster of the name may still be echoed.
-func (s *session) endpointFor(pr *probe.Probe, old *endpoint) (*endpoint, error) {
+func (s *session) endpointFor(clusters *clusters, pr *probe.Probe, old *endpoint) (*endpoint, error) {
 	if s.leaving[pr.Cluster] || s.endpoints[pr.Cluster] != nil {
 		return nil, nil
 	}
@@ -162,12 +158,9 @@ func (s *session) endpointFor(pr *probe.Probe, old *endpoint) (*endpoint, error)
 	if err := s.identity.fits(pr); err != nil {
 		return nil, err
 	}
-	m, err := buildCluster(pr)
+	m, err := clusters.of(pr)
 	if err != nil {
 		return nil, err
-	}
-	if err := guard(m); err != nil {
-		return nil, fmt.Errorf("%w: %w", errHarmful, err)
 	}
 	return &endpoint{probe: pr, message: m, quiet: quiet}, nil
 }
@@ -184,130 +177,6 @@ func (s *session) stranger() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kind == UnknownEnvoy
-}
-
-// report takes the newest report in. It returns the check ids whose observation
-// changed, or came closer to counting; and whether a cluster that was held back
-// may be sent now.
-func (s *session) report(f *frame, now time.Time) (dirty []string, freed bool, err error) {
-	s.mu.Lock()
-	if f.equal && !s.reread {
-		defer s.mu.Unlock()
-		s.reports, s.lastReport = s.reports+1, now
-		return s.settle(), false, nil
-	}
-	endpoints, leaving := s.endpoints, maps.Clone(s.leaving)
-	s.mu.Unlock()
-	// Unlocked: a report may be long, and nobody else must wait for it.
-	r, err := readReport(f.last, func(name string) bool { return endpoints[name] != nil || leaving[name] })
-	if err != nil {
-		return nil, false, fmt.Errorf("decoding a report: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	dirty, freed = s.fold(r, s.lastReport, sameMap(endpoints, s.endpoints))
-	s.reports, s.lastReport = s.reports+1, now
-	return append(dirty, s.settle()...), freed, nil
-}
-
-// sameMap says whether two maps are one and the same.
-func sameMap(a, b map[string]*endpoint) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
-}
-
-// fold compares a report with what the endpoints are known to be. last is when
-// the report before it came. A report that is not current was read for an older
-// specifier: it says nothing of what became of the newest one.
-func (s *session) fold(r report, last time.Time, current bool) (dirty []string, freed bool) {
-	number := s.reports + 1
-	s.decoded, s.foreign = number, r.others
-	for name, ep := range s.endpoints {
-		got, echoed := r.sightings[name]
-		changed := false
-		if echoed {
-			changed = ep.take(got, number, last)
-		} else {
-			changed = ep.fall(last)
-		}
-		if changed {
-			dirty = append(dirty, ep.probe.CheckID)
-		}
-		if echoed && ep.firstEcho == number {
-			s.unsettled[name] = ep
-		}
-	}
-	if !current {
-		return dirty, false
-	}
-	s.reread = false
-	for name := range r.sightings {
-		if s.endpoints[name] == nil {
-			s.foreign++
-		}
-	}
-	for name := range s.leaving {
-		if _, echoed := r.sightings[name]; !echoed {
-			delete(s.leaving, name)
-			freed = true
-		}
-	}
-	s.noteApplied(last, false)
-	return dirty, freed
-}
-
-// take notes what report number says of the endpoint, and tells whether it is
-// anything new.
-func (e *endpoint) take(got wired, number uint64, last time.Time) bool {
-	fresh := !e.echoed
-	if fresh {
-		e.echoed, e.firstEcho = true, number
-	}
-	e.seen = number
-	if !got.answers {
-		return e.fall(last) || fresh
-	}
-	changed := fresh || !e.live || got.sighting != e.answer
-	e.answer, e.answers, e.live = got.sighting, true, true
-	e.healthy = e.healthy || got.status == corev3.HealthStatus_HEALTHY
-	return changed
-}
-
-// fall ends the endpoint's word: the newest report holds no answer. The last
-// one stands with its time.
-func (e *endpoint) fall(last time.Time) bool {
-	if !e.live {
-		return false
-	}
-	e.live, e.at = false, last
-	return true
-}
-
-// settle lists the checks of the endpoints whose bad news came a report closer
-// to counting, and lets go of those for which nothing is left to wait for.
-func (s *session) settle() (dirty []string) {
-	for name, ep := range s.unsettled {
-		if !ep.healthy && ep.live {
-			dirty = append(dirty, ep.probe.CheckID)
-		}
-		if ep.healthy || s.reports > ep.firstEcho+ep.quiet {
-			delete(s.unsettled, name)
-		}
-	}
-	return dirty
-}
-
-// noteApplied compares the newest specifier with the newest report.
-func (s *session) noteApplied(now time.Time, sent bool) {
-	applied := s.decoded > 0 && s.foreign == 0 && len(s.leaving) == 0
-	for _, ep := range s.endpoints {
-		applied = applied && ep.echoed && ep.seen == s.decoded
-	}
-	switch {
-	case applied:
-		s.unapplied = time.Time{}
-	case sent || s.unapplied.IsZero():
-		s.unapplied = now
-	}
 }
 
 // Observation is what a stream has said of a probe so far.

@@ -133,7 +133,7 @@ func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
 	case <-st.server.done:
 		return identity{}, errShuttingDown
 	}
-	defer f.forget()
+	defer f.clear()
 	return identify(f.last)
 }
 
@@ -229,7 +229,7 @@ func (st *stream) read(f *frame) {
 			st.server.config.Metrics.ReportChanged()
 		}
 		if st.session.stranger() {
-			f.forget() // it may be as long as a message may be, and is of no use
+			f.clear() // it may be as long as a message may be, and is of no use
 		}
 		st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
 		st.server.news(dirty)

@@ -28,6 +28,12 @@ type report struct {
 	sightings map[string]wired
 	// others is how many more clusters it holds.
 	others int
+	// repeats says that it holds a cluster that was asked for more than once; the
+	// last one counts.
+	repeats bool
+	// partial says that the report names the clusters that the one before it did,
+	// and that sightings are only those that differ.
+	partial bool
 }
 
 type wired struct {
@@ -59,51 +65,84 @@ func readReport(b []byte, wanted func(cluster string) bool) (report, error) {
 
 // add takes one cluster of a report in.
 func (r *report) add(b []byte, wanted func(string) bool) error {
-	name := ""
-	if err := fields(b, func(number protowire.Number, value []byte) error {
-		if number == fieldName {
-			name = string(value)
-		}
-		return nil
-	}); err != nil {
+	name, err := nameOf(b)
+	if err != nil {
 		return err
 	}
 	if !wanted(name) {
 		r.others++
 		return nil
 	}
-	var c healthv3.ClusterEndpointsHealth
-	if err := proto.Unmarshal(b, &c); err != nil {
+	got, err := readCluster(b)
+	if err != nil {
 		return err
 	}
-	got, ok := single(&c)
-	r.sightings[name] = wired{got, ok && isAnswer(got.status)}
+	_, again := r.sightings[name]
+	r.sightings[name], r.repeats = got, r.repeats || again
 	return nil
+}
+
+// nameOf is the name of one cluster of a report.
+func nameOf(b []byte) (name string, err error) {
+	err = fields(b, func(number protowire.Number, value []byte) error {
+		if number == fieldName {
+			name = string(value)
+		}
+		return nil
+	})
+	return name, err
+}
+
+// readCluster decodes one cluster of a report.
+func readCluster(b []byte) (wired, error) {
+	var c healthv3.ClusterEndpointsHealth
+	if err := proto.Unmarshal(b, &c); err != nil {
+		return wired{}, err
+	}
+	got, ok := single(&c)
+	return wired{got, ok && isAnswer(got.status)}, nil
 }
 
 // fields calls f for each length-delimited field of a message.
 func fields(b []byte, f func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return errWire
+		var one field
+		var err error
+		if one, b, err = next(b); err != nil {
+			return err
 		}
-		b = b[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-				return errWire
-			}
-			b = b[n:]
+		if one.kind != protowire.BytesType {
 			continue
 		}
-		value, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return errWire
-		}
-		b = b[n:]
-		if err := f(number, value); err != nil {
+		if err := f(one.number, one.value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// field is one field of a message; value is empty unless it is length-delimited.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	value  []byte
+}
+
+// next takes the first field off a message that is not empty.
+func next(b []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, nil, errWire
+	}
+	b = b[n:]
+	f = field{number: number, kind: kind}
+	if kind == protowire.BytesType {
+		f.value, n = protowire.ConsumeBytes(b)
+	} else {
+		n = protowire.ConsumeFieldValue(number, kind, b)
+	}
+	if n < 0 {
+		return f, nil, errWire
+	}
+	return f, b[n:], nil
 }

@@ -101,3 +101,13 @@ func (a *AppProcess) Behave(ctx context.Context, query string) error {
 	_, err := httpDoIn(ctx, a.ns, http.MethodPost, "http://"+a.Addr()+"/behave?"+query)
 	return err
 }
+
+// StartSelf starts this very program once more, with env, as NAME=value, laid
+// over the environment; main, or TestMain, has to see by it what to be.
+func (l *Lab) StartSelf(name string, env ...string) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	return l.start(l.uniqueName(name, "self"), self, nil, env)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// instances is how many there are for rows 3, 4 and 8.
+const instances = 1000
+
+const (
+	// bareCheck is the check that the bare client updates, and bareOutput what it
+	// says: as much as the daemon does.
+	bareCheck  = "bare"
+	bareOutput = "http GET http://127.0.0.1:10000/: unhealthy, HTTP 503, says Envoy load-0"
+	// rest is the pause after an update, in which the agent tells the servers.
+	rest = 20 * time.Millisecond
+)
+
+// flips is row 3: each flip of ours is followed by an update of a bare client.
+func (b *bench) flips(ctx context.Context) error {
+	t, err := b.newBed(ctx, instances, true)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	e, err := t.steady(ctx, instances)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	err = t.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "bare", Name: "bare", Check: &api.AgentServiceCheck{CheckID: bareCheck, TTL: "10m", Status: api.HealthPassing},
+	})
+	if err != nil {
+		return err
+	}
+	var p50, p99 [2][]time.Duration
+	for run := range b.runs {
+		both, err := b.flipRun(ctx, t, e, run%2 == 1)
+		if err != nil {
+			return err
+		}
+		for i := range both {
+			p50[i], p99[i] = append(p50[i], median(both[i])), append(p99[i], quantile(both[i], 0.99))
+		}
+	}
+	what := fmt.Sprintf("flip in the report → Consul's answer, %d checks, ", instances)
+	b.add(delayRow("3", what+"p50", p50, "≤ 1.3 × a bare client's update", 1.3))
+	b.add(delayRow("3", what+"p99", p99, "≤ 1.5 × a bare client's update", 1.5))
+	return nil
+}
+
+func delayRow(number, measure string, values [2][]time.Duration, target string, most float64) row {
+	ratio := median(ratios(values[0], values[1]))
+	return row{
+		number: number, measure: measure, ours: milliseconds(median(values[0])), floor: milliseconds(median(values[1])),
+		ratio: fmt.Sprintf("%.2f", ratio), target: target, met: ratio <= most,
+	}
+}
+
+// flipRun flips endpoints up or down, one after the other, and measures each flip
+// and each update of the bare client.
+func (b *bench) flipRun(ctx context.Context, t *bed, e *envoy, up bool) (both [2][]time.Duration, err error) {
+	status := api.HealthCritical
+	if up {
+		status = api.HealthPassing
+	}
+	for i := range b.samples {
+		sides := []int{i % 2, 1 - i%2} // who goes first may find the agent rested
+		for _, side := range sides {
+			if err := sleep(ctx, rest); err != nil {
+				return both, err
+			}
+			check, do, err := e.flipping(i, up)
+			if err != nil {
+				return both, err
+			}
+			if side == 1 {
+				check, do = bareCheck, func() error { return t.bare.Agent().UpdateTTL(bareCheck, bareOutput, turned(status, i)) }
+			}
+			took, err := t.timed(ctx, check, do)
+			if err != nil {
+				return both, err
+			}
+			both[side] = append(both[side], took)
+		}
+	}
+	return both, nil
+}
+
+// flipping is what makes an endpoint flip, and the check that it is of. The report
+// is made beforehand: that is no work of the daemon's.
+func (e *envoy) flipping(i int, up bool) (check string, do func() error, err error) {
+	report, err := e.flipped(i, up)
+	return checkOf(e.endpoints[i].Cluster), func() error { return e.say(report) }, err
+}
+
+// turned is another status at each call, so that each update changes the catalog.
+func turned(status string, i int) string {
+	all := []string{api.HealthPassing, api.HealthCritical}
+	return all[(slices.Index(all, status)+i)%2]
+}
+
+// timed does something that leads to an update of a check, and measures how long
+// it takes until the agent has answered that.
+func (t *bed) timed(ctx context.Context, check string, do func() error) (time.Duration, error) {
+	answered := t.wire.await(check)
+	start := time.Now()
+	if err := do(); err != nil {
+		return 0, err
+	}
+	select {
+	case at := <-answered:
+		return at.Sub(start), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-time.After(patience):
+		return 0, fmt.Errorf("check %s was not updated within %s", check, patience)
+	}
+}
+
+// checkOf is the check of a cluster: its name before the definition's hash.
+func checkOf(cluster string) string { return cluster[:len(cluster)-len("@01234567")] }
+
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

@@ -1,0 +1,102 @@
+// Command load measures what the bridge costs beside what it cannot cost less
+// than, each side by side in the same run, and prints a table of ratios. It is
+// `make bench`.
+//
+// Envoys are simulated, byte by byte as real ones speak (bridge/hds/hdstest); the
+// Consul agent is a real one. What sends is never measured: both sides of a ratio
+// are processes of their own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+// bench is where and how often is measured.
+type bench struct {
+	lab  *lab.Lab
+	out  io.Writer
+	runs int
+	// samples is how many there are in a run of what is measured one by one.
+	samples int
+	rows    []row
+}
+
+// measurement makes some rows of the table, by their number in it.
+type measurement struct {
+	number string
+	run    func(*bench, context.Context) error
+}
+
+func measurements() []measurement {
+	return []measurement{
+		{"1", (*bench).unchangedReports},
+		{"2", (*bench).flippedReports},
+		{"3", (*bench).flips},
+		{"4", (*bench).registrations},
+		{"7", (*bench).memory},
+		{"8", (*bench).reconnects},
+	}
+}
+
+func main() {
+	serveMain()
+	b := bench{out: os.Stdout}
+	only := flag.String("only", "", "the rows to measure, comma-separated; all of them if empty")
+	flag.IntVar(&b.runs, "runs", 5, "how often each side is measured")
+	flag.IntVar(&b.samples, "samples", 100, "rows 3 and 4: how many flips a run has, and ten times as many as it has registrations")
+	flag.Parse()
+	ctx, stop := lab.SignalContext(context.Background())
+	defer stop()
+	if err := b.measure(ctx, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+// measure makes the measurements chosen; one that fails does not keep the others
+// from being made.
+func (b *bench) measure(ctx context.Context, only string) (err error) {
+	chosen, err := choose(measurements(), only)
+	if err != nil {
+		return err
+	}
+	if b.lab, err = lab.New(ctx, lab.Options{Progress: os.Stderr}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.lab.Close()) }()
+	var errs []error
+	for _, m := range chosen {
+		if err := m.run(b, ctx); err != nil {
+			errs = append(errs, fmt.Errorf("row %s: %w", m.number, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(append(errs, b.print(ctx))...)
+}
+
+// choose returns the measurements of a comma-separated list.
+func choose(all []measurement, only string) ([]measurement, error) {
+	if only == "" {
+		return all, nil
+	}
+	var chosen []measurement
+	for number := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(all, func(m measurement) bool { return m.number == number })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no row %q to measure here", number)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRowsAreChosenByNumber(t *testing.T) {
+	all, err := choose(measurements(), "")
+	require.NoError(t, err)
+	assert.Len(t, all, len(measurements()))
+	two, err := choose(measurements(), "7,1")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"7", "1"}, []string{two[0].number, two[1].number})
+	_, err = choose(measurements(), "11")
+	assert.EqualError(t, err, `there is no row "11" to measure here`)
+}
+
+func TestQuantilesAndRatios(t *testing.T) {
+	v := []time.Duration{5, 1, 4, 2, 3}
+	assert.EqualValues(t, 3, median(v))
+	assert.EqualValues(t, 5, quantile(v, 0.99))
+	assert.EqualValues(t, 1, quantile(v, 0))
+	assert.Equal(t, []float64{2, 0.5}, ratios([]time.Duration{4, 1}, []time.Duration{2, 2}))
+	assert.False(t, memoryRow("", [2][]float64{{14}, {10}}, "", 1.3).met)
+	assert.True(t, delayRow("", "", [2][]time.Duration{{13}, {10}}, "", 1.3).met)
+}
+
+func TestTheWireTellsRefreshesFromTurns(t *testing.T) {
+	w := &wire{last: map[string]update{}}
+	now := time.Now()
+	say := func(status string, after time.Duration) {
+		now = now.Add(after)
+		w.note("a", []byte(`{"Status":"`+status+`","Output":""}`), now)
+	}
+	say("passing", 0)
+	say("passing", 20*time.Second)
+	turns, early := w.taken()
+	assert.Zero(t, turns+early)
+	say("critical", time.Second)
+	say("critical", time.Second)
+	turns, early = w.taken()
+	assert.Equal(t, []int{1, 1}, []int{turns, early})
+}
