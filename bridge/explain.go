@@ -66,12 +66,13 @@ func (r *ring) explain(id string, envoys envoys, cat catalogView, now time.Time)
 	if t := r.tracked[id]; t != nil {
 		serviceID = t.probe.ServiceID
 	}
+	states := r.writer.States()
 	for _, checkID := range slices.Sorted(maps.Keys(r.tracked)) {
 		t := r.tracked[checkID]
 		if checkID != id && t.probe.ServiceID != id {
 			continue
 		}
-		e := explainer{ring: r, tracked: t, views: envoys.Views(t.probe), refusals: envoys.Refusals(now), catalog: cat, now: now, state: r.writer.States()[checkID]}
+		e := explainer{ring: r, tracked: t, views: envoys.Views(t.probe), refusals: envoys.Refusals(now), catalog: cat, now: now, state: states[checkID]}
 		out.Checks = append(out.Checks, e.explain())
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(r.problems), compareProblems) {

@@ -166,7 +166,7 @@ func FuzzLoad(f *testing.F) {
 
 // A key that was meant to be the token is refused, and its value not shown.
 func TestMisspeltTokensAreMasked(t *testing.T) {
-	for _, line := range []string{`tokn = "hush-1"`, `acl_token = "hush-1"`, `Token = "hush-1"`, `secret = "hush-1"`, `http_token: "hush-1"`, `password = "hush-1"`, `header = { "Authorization" = ["Bearer hush-1"] }`} {
+	for _, line := range []string{`tokn = "hush-1"`, `acl_token = "hush-1"`, `Token = "hush-1"`, `secret = "hush-1"`, `http_token: "hush-1"`, `password = "hush-1"`, `address = "http://u:hush-1@127.0.0.1:8500"`, `header = { "Authorization" = ["Bearer hush-1"] }`} {
 		path := filepath.Join(t.TempDir(), "c.hcl")
 		require.NoError(t, os.WriteFile(path, []byte("consul {\n  "+line+"\n}\n"), 0o600))
 		loaded, diags := Load(Options{Paths: []string{path}})

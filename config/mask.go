@@ -12,6 +12,10 @@ import (
 // a header that carries one: a closed or open string, a heredoc, or the rest of the line.
 var tokenText = regexp.MustCompile(`(?i:\b\w*(?:tok[a-z]*|secret\w*|passw\w*|authorization|cookie))"?\s*[:=]\s*("(?:[^"\\\n]|\\.)*"?|<<-?\w+\r?\n(?s:.*)|[^\s"].*)`)
 
+// userText finds the user and password of a URL. An address with them is refused,
+// and the line that is shown with the fault must not tell them.
+var userText = regexp.MustCompile(`://([^\s/"]+)@`)
+
 // masked copies files with the values of tokens made unreadable, byte by byte,
 // so that the places that diagnostics point at stay where they are. The lines
 // that a diagnostic shows may hold more than the fault.
@@ -20,8 +24,10 @@ func masked(files map[string]*hcl.File, secrets []hcl.Range) map[string]*hcl.Fil
 	for name, file := range files {
 		f := *file
 		f.Bytes = bytes.Clone(file.Bytes)
-		for _, at := range tokenText.FindAllSubmatchIndex(f.Bytes, -1) {
-			mask(f.Bytes[at[2]:at[3]])
+		for _, secret := range []*regexp.Regexp{tokenText, userText} {
+			for _, at := range secret.FindAllSubmatchIndex(f.Bytes, -1) {
+				mask(f.Bytes[at[2]:at[3]])
+			}
 		}
 		out[name] = &f
 	}

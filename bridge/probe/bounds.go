@@ -113,8 +113,10 @@ func CheckSocket(s string) error {
 // does not survive this would make a write reach another check
 // (facts/consul.md 0.12).
 func CheckServiceID(id string) error {
-	if id == "" || len(id) > maxServiceID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
-		return fmt.Errorf("service id %q is not allowed: valid UTF-8 without control characters, 1 to %d bytes", clip(id), maxServiceID)
+	// The agent answers 400 to every path that holds anything else.
+	unprintable := strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) })
+	if id == "" || len(id) > maxServiceID || !utf8.ValidString(id) || unprintable {
+		return fmt.Errorf("service id %q is not allowed: valid UTF-8 of printable characters, 1 to %d bytes", clip(id), maxServiceID)
 	}
 	if p := "/" + CheckID(DefaultName, id); path.Clean(p) != p {
 		return fmt.Errorf("service id %q is not allowed: an empty, . or .. segment between slashes would make Consul's API write to another check", clip(id))

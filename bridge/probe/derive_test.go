@@ -323,7 +323,7 @@ func TestTheClusterNamesTheDefinition(t *testing.T) {
 }
 
 func TestServiceIDsThatConsulsAPIWouldMisread(t *testing.T) {
-	for _, id := range []string{"a//b", "a/../b", "a/.", "a\nb", "a\x00b", strings.Repeat("a", 1025), "a\xffb"} {
+	for _, id := range []string{"a//b", "a/../b", "a/.", "a\nb", "a\x00b", strings.Repeat("a", 1025), "a\xffb", "a\u202eb", "a\u00a0b"} {
 		i := web(map[string]string{"hds": "tcp"})
 		i.ID = id
 		got := derive(snapshot(i), rules(), nil)

@@ -60,7 +60,7 @@ func TestStatusIsSound(t *testing.T) {
 func TestTheStatusTable(t *testing.T) {
 	s := someStatus()
 	s.Checks[1].Maintenance, s.Checks[1].Mode = "node", "shadow"
-	s.Problems = []bridge.StatusProblem{{ServiceID: "a\x1b[2J\nb", Source: "meta", Message: "é"}}
+	s.Problems = []bridge.StatusProblem{{ServiceID: "a\x1b[2J\nb\u202ec\u2066", Source: "meta", Message: "é"}}
 	s.Refused = []bridge.StatusRefused{{Reason: "token", Count: 12, Last: time.Unix(0, 0), Peer: "unix, pid 7", Error: "no token\n"}}
 	var b strings.Builder
 	writeStatus(&b, s, false)
@@ -81,7 +81,7 @@ db       hds:db-1   reported, shadow  critical, node in maintenance  unhealthy
 new      hds:new-1  pending           none                           
 
 Problems (1)
-a�[2J�b  meta  é
+a�[2J�b�c�  meta  é
 `, b.String())
 
 	b.Reset()

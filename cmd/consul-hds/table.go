@@ -68,11 +68,11 @@ func (c cell) painted(colour bool) string {
 	return "\x1b[" + string(c.paint) + "m" + text + "\x1b[0m"
 }
 
-// clean takes out of a text what would move the cursor: service ids may hold
-// anything.
+// clean takes out of a text what would move the cursor or turn the direction of
+// what follows: service ids may hold anything.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
 		return r
