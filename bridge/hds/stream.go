@@ -228,10 +228,12 @@ func (st *stream) read(f *frame) {
 		} else {
 			st.server.config.Metrics.ReportChanged()
 		}
-		if st.session.stranger() {
+		if st.log.IsTrace() { // else the arguments would be allocated for each report
+			st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
+		}
+		if !f.equal && st.session.stranger() {
 			f.clear() // it may be as long as a message may be, and is of no use
 		}
-		st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
 		st.server.news(dirty)
 		if freed {
 			st.wake()

@@ -237,8 +237,8 @@ func (t *Tracker) next(now time.Time) time.Time {
 	case !t.silent: // when the stream ends, what it said last is not seen any more
 		next = earlier(next, now.Add(t.policy.StaleAfter/10))
 	}
-	if end := t.held.Add(t.hold()); !t.held.IsZero() && end.After(now) && (next.IsZero() || end.Before(next)) {
-		next = end
+	if end := t.held.Add(t.hold()); !t.held.IsZero() && end.After(now) {
+		next = earlier(next, end)
 	}
 	return next
 }
