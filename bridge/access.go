@@ -60,11 +60,6 @@ const maxNamed = 10
 
 // deniedProblem tells of the services that an Envoy's token may not write.
 func deniedProblem(s hds.Stream) string {
-	names := s.Denied
-	more := ""
-	if len(names) > maxNamed {
-		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", len(s.Denied)-maxNamed)
-	}
-	return fmt.Sprintf("the token of Envoy %q needs service:write on %q%s: it is not asked about them, and not heard",
-		s.NodeID, names, more)
+	return fmt.Sprintf("the token of Envoy %q needs service:write on %s: it is not asked about them, and not heard",
+		s.NodeID, hds.Some(s.Denied, maxNamed))
 }

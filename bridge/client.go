@@ -14,6 +14,7 @@ type (
 	StatusRefused  = admin.Refused
 	StatusCheck    = admin.Check
 	StatusProblem  = admin.Problem
+	StatusFilter   = admin.Filter
 )
 
 // Explanation is why the checks of an instance are what they are.

@@ -6,35 +6,28 @@ import (
 	"net/url"
 	"slices"
 	"time"
-
-	"github.com/ryanuber/go-glob"
 )
-
-// none stands for the status of a probe that has no check.
-const none = "none"
 
 // filter is what the address of the overview asks for, in the words of the flags
 // of the command status. Links keep it, and so does the browser when it loads the
 // page again.
 type filter struct {
-	// status is passing, warning, critical or none; service is a glob of names and
-	// ids. Empty is all.
-	status, service string
-	paused          bool
+	Filter
+	paused bool
 }
 
 func filterOf(q url.Values) filter {
-	return filter{status: q.Get("status"), service: q.Get("service"), paused: q.Get("refresh") == "0"}
+	return filter{Filter{Service: q.Get("service"), Status: q.Get("status")}, q.Get("refresh") == "0"}
 }
 
 // href is the address of the overview with this filter.
 func (f filter) href() string {
 	q := url.Values{}
-	if f.service != "" {
-		q.Set("service", f.service)
+	if f.Service != "" {
+		q.Set("service", f.Service)
 	}
-	if f.status != "" {
-		q.Set("status", f.status)
+	if f.Status != "" {
+		q.Set("status", f.Status)
 	}
 	if f.paused {
 		q.Set("refresh", "0")
@@ -43,10 +36,6 @@ func (f filter) href() string {
 		return "/"
 	}
 	return "/?" + q.Encode()
-}
-
-func (f filter) serves(c Check) bool {
-	return f.service == "" || glob.Glob(f.service, c.Service) || glob.Glob(f.service, c.ServiceID)
 }
 
 // overview is the body of the page at /.
@@ -97,10 +86,10 @@ type transitionRow struct {
 
 func newOverview(s Status, history []Transition, f filter, unready error) overview {
 	all, other := f, f
-	all.service, other.paused = "", !f.paused
+	all.Service, other.paused = "", !f.paused
 	o := overview{
-		Checks: checkRows(s.Checks, f), Total: len(s.Checks), Counts: counts(s.Checks, f), Problems: problemRows(problemsOf(s, f)),
-		Service: f.service, AnyService: all.href(), Toggle: other.href(), Transitions: transitionRows(history),
+		Checks: checkRows(s, f), Total: len(s.Checks), Counts: counts(s.Checks, f), Problems: problemRows(f.Problems(s)),
+		Service: f.Service, AnyService: all.href(), Toggle: other.href(), Transitions: transitionRows(history),
 	}
 	if unready != nil {
 		o.Unready = unready.Error()
@@ -114,40 +103,22 @@ func newOverview(s Status, history []Transition, f filter, unready error) overvi
 }
 
 // checkRows are the checks of a filter, the worst first.
-func checkRows(checks []Check, f filter) (out []checkRow) {
-	for _, c := range checks {
-		if f.serves(c) && (f.status == "" || f.status == statusOf(c)) {
-			one := f
-			one.service = c.Service
-			out = append(out, checkRow{Check: c, Href: explainHref(c.CheckID), ServiceHref: one.href()})
-		}
+func checkRows(s Status, f filter) (out []checkRow) {
+	for _, c := range f.Checks(s) {
+		one := f
+		one.Service = c.Service
+		out = append(out, checkRow{Check: c, Href: explainHref(c.CheckID), ServiceHref: one.href()})
 	}
 	slices.SortStableFunc(out, func(a, b checkRow) int { return cmp.Compare(rank(a.Check), rank(b.Check)) })
 	return out
 }
 
-// problemsOf are the problems of the filter's service.
-func problemsOf(s Status, f filter) []Problem {
-	if f.service == "" {
-		return s.Problems
-	}
-	served := map[string]bool{}
-	for _, c := range s.Checks {
-		served[c.ServiceID] = f.serves(c)
-	}
-	return slices.DeleteFunc(slices.Clone(s.Problems), func(p Problem) bool {
-		return !served[p.ServiceID] && !glob.Glob(f.service, p.ServiceID)
-	})
-}
-
 // statuses are those of checks, the worst first.
 func statuses() []string { return []string{"critical", "warning", none, "passing"} }
 
-func statusOf(c Check) string { return cmp.Or(c.Status, none) }
-
 // rank orders checks: the worst status first, and of one status what is stale.
 func rank(c Check) int {
-	r := 2 * slices.Index(statuses(), statusOf(c))
+	r := 2 * slices.Index(statuses(), c.StatusWord())
 	if c.Phase != "stale" {
 		r++
 	}
@@ -159,16 +130,16 @@ func counts(checks []Check, f filter) (out []count) {
 	numbers := map[string]int{}
 	for _, c := range checks {
 		if f.serves(c) {
-			numbers[statusOf(c)]++
+			numbers[c.StatusWord()]++
 		}
 	}
 	for _, status := range statuses() {
 		one := f
-		one.status = status
-		if f.status == status {
-			one.status = ""
+		one.Status = status
+		if f.Status == status {
+			one.Status = ""
 		}
-		out = append(out, count{Status: status, Href: one.href(), N: numbers[status], Chosen: f.status == status})
+		out = append(out, count{Status: status, Href: one.href(), N: numbers[status], Chosen: f.Status == status})
 	}
 	return out
 }

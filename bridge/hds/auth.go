@@ -106,7 +106,7 @@ func (s *Server) authorize(ctx context.Context, token Token, ident identity) (ma
 	}
 	if len(services) > 0 {
 		return nil, refused(reasonPermission, codes.PermissionDenied,
-			fmt.Errorf("the token may write none of the services that %q is to observe: it needs service:write on %s", ident.node.GetId(), some(services)))
+			fmt.Errorf("the token may write none of the services that %q is to observe: it needs service:write on %s", ident.node.GetId(), Some(services, 5)))
 	}
 	return map[string]bool{}, nil
 }
@@ -148,9 +148,8 @@ func (s *Server) AuthError() error {
 	return s.authErr
 }
 
-// some lists the first few of many.
-func some(names []string) string {
-	const most = 5
+// Some lists the first few of many.
+func Some(names []string, most int) string {
 	if len(names) <= most {
 		return fmt.Sprintf("%q", names)
 	}

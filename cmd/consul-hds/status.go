@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ryanuber/go-glob"
-
 	"github.com/consul-hds/consul-hds/bridge"
 )
 
@@ -36,14 +34,14 @@ var statuses = []string{"passing", "warning", "critical", "none"}
 // statusFlags are the flags of the command.
 type statusFlags struct {
 	*askFlags
-	service, status string
-	watch, check    bool
+	filter       bridge.StatusFilter
+	watch, check bool
 }
 
 func registerStatus(fs *flag.FlagSet, env environment) *statusFlags {
 	f := &statusFlags{askFlags: registerAsk(fs, env, "table or json")}
-	fs.StringVar(&f.service, "service", "", "`glob` of the service names or ids to show. Default: all.")
-	fs.StringVar(&f.status, "status", "", "`status` of the checks to show: passing, warning, critical or none. Default: all.")
+	fs.StringVar(&f.filter.Service, "service", "", "`glob` of the service names or ids to show. Default: all.")
+	fs.StringVar(&f.filter.Status, "status", "", "`status` of the checks to show: passing, warning, critical or none. Default: all.")
 	fs.BoolVar(&f.watch, "watch", false, "Show it again every 2 seconds, until interrupted.")
 	fs.BoolVar(&f.check, "check", false, "Exit with 1 if anything shown is not as it should be.")
 	return f
@@ -59,8 +57,8 @@ func runStatus(args []string, env environment) int {
 	if code, ok := refuseArguments(fs, env); !ok {
 		return code
 	}
-	if f.status != "" && !slices.Contains(statuses, f.status) {
-		code, _ := misused(fs, env, fmt.Sprintf("-status=%q is not allowed: %s", f.status, strings.Join(statuses, ", ")))
+	if f.filter.Status != "" && !slices.Contains(statuses, f.filter.Status) {
+		code, _ := misused(fs, env, fmt.Sprintf("-status=%q is not allowed: %s", f.filter.Status, strings.Join(statuses, ", ")))
 		return code
 	}
 	if f.watch && (f.check || *f.format == formatJSON) {
@@ -82,7 +80,7 @@ func (f *statusFlags) once(ctx context.Context, env environment) int {
 	if err != nil {
 		return unanswered(err, env)
 	}
-	s = f.filter(s)
+	s.Checks, s.Problems = f.filter.Checks(s), f.filter.Problems(s)
 	code := exitOK
 	if *f.format == formatJSON {
 		code = printJSON(s, env)
@@ -111,24 +109,6 @@ func (f *statusFlags) follow(env environment) int {
 		case <-time.After(watchEvery):
 		}
 	}
-}
-
-// filter leaves out what was not asked for. Problems and observers have no
-// status, so that -status is about checks alone.
-func (f *statusFlags) filter(s bridge.Status) bridge.Status {
-	if f.service != "" {
-		s.Checks = slices.DeleteFunc(s.Checks, func(c bridge.StatusCheck) bool {
-			return !glob.Glob(f.service, c.Service) && !glob.Glob(f.service, c.ServiceID)
-		})
-		s.Problems = slices.DeleteFunc(s.Problems, func(p bridge.StatusProblem) bool {
-			shown := slices.ContainsFunc(s.Checks, func(c bridge.StatusCheck) bool { return c.ServiceID == p.ServiceID })
-			return !shown && !glob.Glob(f.service, p.ServiceID)
-		})
-	}
-	if f.status != "" {
-		s.Checks = slices.DeleteFunc(s.Checks, func(c bridge.StatusCheck) bool { return statusText(c) != f.status })
-	}
-	return s
 }
 
 // sound says whether all is as it should be.

@@ -23,24 +23,23 @@ func someStatus() bridge.Status {
 }
 
 func TestStatusFilters(t *testing.T) {
-	shown := func(f statusFlags) (ids []string) {
+	shown := func(f bridge.StatusFilter) (ids []string) {
 		s := someStatus()
 		s.Problems = []bridge.StatusProblem{{ServiceID: "web-1", Source: "meta"}, {ServiceID: "db-2", Source: "meta"}, {Source: "consul"}}
-		s = f.filter(s)
-		for _, c := range s.Checks {
+		for _, c := range f.Checks(s) {
 			ids = append(ids, c.ServiceID)
 		}
-		for _, p := range s.Problems {
+		for _, p := range f.Problems(s) {
 			ids = append(ids, "!"+p.ServiceID)
 		}
 		return ids
 	}
-	assert.Equal(t, []string{"web-1", "db-1", "new-1", "!web-1", "!db-2", "!"}, shown(statusFlags{}))
-	assert.Equal(t, []string{"web-1", "!web-1"}, shown(statusFlags{service: "web"}))
-	assert.Equal(t, []string{"db-1", "!db-2"}, shown(statusFlags{service: "db*"}))
-	assert.Equal(t, []string{"db-1"}, shown(statusFlags{service: "db-1"}))
-	assert.Equal(t, []string{"db-1", "!web-1", "!db-2", "!"}, shown(statusFlags{status: "critical"}))
-	assert.Equal(t, []string{"new-1", "!web-1", "!db-2", "!"}, shown(statusFlags{status: "none"}))
+	assert.Equal(t, []string{"web-1", "db-1", "new-1", "!web-1", "!db-2", "!"}, shown(bridge.StatusFilter{}))
+	assert.Equal(t, []string{"web-1", "!web-1"}, shown(bridge.StatusFilter{Service: "web"}))
+	assert.Equal(t, []string{"db-1", "!db-2"}, shown(bridge.StatusFilter{Service: "db*"}))
+	assert.Equal(t, []string{"db-1"}, shown(bridge.StatusFilter{Service: "db-1"}))
+	assert.Equal(t, []string{"db-1", "!web-1", "!db-2", "!"}, shown(bridge.StatusFilter{Status: "critical"}))
+	assert.Equal(t, []string{"new-1", "!web-1", "!db-2", "!"}, shown(bridge.StatusFilter{Status: "none"}))
 }
 
 func TestStatusIsSound(t *testing.T) {

@@ -55,7 +55,7 @@ func refusedRows(s bridge.Status) (rows [][]cell) {
 
 func checkRows(s bridge.Status) (rows [][]cell) {
 	for _, c := range s.Checks {
-		phase, status := c.Phase, statusText(c)
+		phase, status := c.Phase, c.StatusWord()
 		if c.Mode == "shadow" {
 			phase += ", shadow"
 		}
@@ -73,13 +73,6 @@ func checkRows(s bridge.Status) (rows [][]cell) {
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-func statusText(c bridge.StatusCheck) string {
-	if c.Status == "" {
-		return "none"
-	}
-	return c.Status
 }
 
 func problemRows(s bridge.Status) (rows [][]cell) {
