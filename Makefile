@@ -35,13 +35,13 @@ tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to work (half an hour)
 	$(GO) run -buildvcs=false ./test/envoys
 
-figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU (twenty minutes)
+figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU, servers (twenty-five minutes)
 	$(GO) run -buildvcs=false ./test/figures
 
 soak: tools ## Churn a node for two hours: fail if the daemon grows or a status is wrong
 	$(GO) run -buildvcs=false ./test/soak
 
-bench: tools ## Measure ratios to what cannot cost less; prints a table (ten minutes)
+bench: tools ## Measure ratios to what cannot cost less; prints a table (a quarter of an hour)
 	$(GO) test -run '^$$' -bench . -count 5 ./bridge/...
 	$(GO) run -buildvcs=false ./test/load
 

@@ -19,7 +19,7 @@ func TestMeasurementsAreChosenByName(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"cpu", "lost"}, names(two))
 	_, err = choose(measurements(), "lots")
-	assert.EqualError(t, err, `there is no measurement "lots", only delays, mesh, lost, restarts, writes, cpu`)
+	assert.EqualError(t, err, `there is no measurement "lots", only delays, mesh, lost, restarts, writes, cpu, servers`)
 }
 
 // The numbers are those of docs/how-it-works.md.

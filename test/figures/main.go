@@ -48,6 +48,7 @@ func measurements() []measurement {
 		{"restarts", (*figures).restarts},
 		{"writes", (*figures).writes},
 		{"cpu", (*figures).cpu},
+		{"servers", (*figures).servers},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -13,7 +14,8 @@ import (
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
-// row is one line of the table. The cells are text, in whatever unit they have.
+// row is one line of the table. The cells are text, in whatever unit they have. A
+// row without a target is there for comparison.
 type row struct {
 	number, measure, ours, floor, ratio, target string
 	met                                         bool
@@ -31,17 +33,52 @@ func (b *bench) print(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "%s, %d cores, load average %s; %s, grpc-go %s, Consul %s; medians of %d runs\n\n",
-		cpuModel(), runtime.NumCPU(), loadAverage(), runtime.Version(), moduleVersion("google.golang.org/grpc"), consul, b.runs)
+	envoy, err := envoyVersion(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "%s, %d cores, load average %s; %s, grpc-go %s, Consul %s, Envoy %s; medians of %d runs\n\n",
+		cpuModel(), runtime.NumCPU(), loadAverage(), runtime.Version(), moduleVersion("google.golang.org/grpc"), consul, envoy, b.runs)
 	fmt.Fprintln(b.out, "| # | measure | ours | floor | ratio | target | met |\n| --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range b.rows {
-		met := "no"
-		if r.met {
-			met = "yes"
-		}
-		fmt.Fprintf(b.out, "| %s |\n", strings.Join([]string{r.number, r.measure, r.ours, r.floor, r.ratio, r.target, met}, " | "))
+		fmt.Fprintf(b.out, "| %s |\n", strings.Join(r.cells(), " | "))
 	}
 	return nil
+}
+
+// cells are the row's, as they are printed.
+func (r row) cells() []string {
+	met := "no"
+	switch {
+	case r.target == "":
+		r.target, met = "–", "–"
+	case r.met:
+		met = "yes"
+	}
+	return []string{r.number, r.measure, r.ours, r.floor, r.ratio, r.target, met}
+}
+
+// envoyVersion is that of the Envoy of the lab.
+func envoyVersion(ctx context.Context) (string, error) {
+	binary, err := lab.EnvoyBinary(ctx, "", os.Stderr)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, binary, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking Envoy for its version: %w", err)
+	}
+	return versionIn(string(out)), nil
+}
+
+// versionIn finds the version in what Envoy says of itself, as in
+// "envoy  version: 60f25aa/1.40.0/Clean/RELEASE/BoringSSL".
+func versionIn(text string) string {
+	_, text, _ = strings.Cut(text, "version: ")
+	if parts := strings.Split(text, "/"); len(parts) > 1 {
+		return parts[1]
+	}
+	return "unknown"
 }
 
 // consulVersion is that of the Consul of the lab.
