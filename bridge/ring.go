@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/consul-hds/consul-hds/bridge/agenda"
 	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/hds"
@@ -79,6 +80,8 @@ type ring struct {
 	snap     *catalog.Snapshot
 	derived  probe.Result
 	tracked  map[string]*tracked
+	// agenda is when time alone changes the verdict of a probe, by its check's id.
+	agenda agenda.Agenda[string]
 	// newToken is when the token changed, if no snapshot has been read with it yet.
 	newToken time.Time
 	// arriving are the instances that have appeared and of which a probe awaits a
@@ -96,8 +99,6 @@ type tracked struct {
 	probe   *probe.Probe
 	tracker *health.Tracker
 	verdict health.Verdict
-	// next is when time alone changes the verdict; zero is never.
-	next time.Time
 	// want is what the writer was told last, if it was told anything: a probe in
 	// shadow mode is none of its matters.
 	want    checks.Want
@@ -237,6 +238,7 @@ func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
 // from one that stays.
 func (r *ring) drop(id string, t *tracked) {
 	delete(r.tracked, id)
+	r.agenda.Set(id, time.Time{})
 	if r.snap.Instances[t.probe.ServiceID] == nil {
 		r.writer.Forget(id)
 		return
@@ -265,10 +267,12 @@ func (r *ring) takeNews(now time.Time) {
 
 // takeTime evaluates the probes whose verdict time alone may have changed.
 func (r *ring) takeTime(now time.Time) {
-	for _, t := range r.tracked {
-		if !t.next.IsZero() && !now.Before(t.next) {
-			r.evaluate(t, now)
-		}
+	var due []string // all of them first: a verdict may be due again at once
+	for id, ok := r.agenda.Due(now); ok; id, ok = r.agenda.Due(now) {
+		due = append(due, id)
+	}
+	for _, id := range due {
+		r.evaluate(r.tracked[id], now)
 	}
 }
 
@@ -281,7 +285,9 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 		t.observers = append(t.observers, o.NodeID)
 	}
 	before := t.verdict
-	t.verdict, t.next = t.tracker.Evaluate(now, observations(seen))
+	verdict, next := t.tracker.Evaluate(now, observations(seen))
+	t.verdict = verdict
+	r.agenda.Set(t.probe.CheckID, next)
 	if before.Phase != t.verdict.Phase {
 		r.logger.Debug("probe changed its phase", append(naming(t.probe),
 			logging.Known("from", before.Phase, "to", t.verdict.Phase, "status", t.verdict.Status)...)...)

@@ -75,6 +75,8 @@ type entry struct {
 	// is restored turns to what was reported long ago.
 	measured time.Time
 
+	// seen is what the last snapshot showed of the check, if no write has ended since.
+	seen *catalog.Check
 	// missing is when the first snapshot was read that did not show the check,
 	// although it should be there.
 	missing time.Time
@@ -136,6 +138,25 @@ func (e *entry) lacks(now time.Time, generation int) (o op, urgent bool) {
 	return opNone, false
 }
 
+// wakes is the next moment at which time alone may make the check need a write, or
+// an orphan worth a word; zero is never. What has come by now is not among them: it
+// has to be seen to before.
+func (e *entry) wakes(now time.Time, grace time.Duration) (at time.Time) {
+	moments := [...]time.Time{e.retry, e.expires, {}, {}}
+	if e.want.Alive {
+		moments[1] = e.next
+	}
+	if !e.orphan.IsZero() {
+		moments[2], moments[3] = e.orphan.Add(orphanPatience), e.orphan.Add(grace)
+	}
+	for _, m := range moments {
+		if m.After(now) && (at.IsZero() || m.Before(at)) {
+			at = m
+		}
+	}
+	return at
+}
+
 // overdue says that the check is not alive, that its TTL was restarted all the
 // same, and that it would have run out by now.
 func (e *entry) overdue(now time.Time) bool {
@@ -167,9 +188,14 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 // looks of its own to be known.
 const secondLook = 300 * time.Millisecond
 
+// knows says whether nothing follows from what a snapshot shows of the check: it is
+// the very value that the last one showed, and stands for what that said.
+func (e *entry) knows(c *catalog.Check) bool { return c != nil && c == e.seen }
+
 // see takes over what a snapshot shows that was read at a moment, and tells
 // whether a check that was there is lost, or has to be looked for again.
 func (e *entry) see(c *catalog.Check, read time.Time) (lost, again bool) {
+	e.seen = c
 	if c == nil && e.present && !e.withdrawn {
 		if e.missing.IsZero() {
 			e.missing = read

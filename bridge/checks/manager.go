@@ -3,15 +3,13 @@ package checks
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/consul-hds/consul-hds/bridge/catalog"
-	"github.com/consul-hds/consul-hds/bridge/health"
+	"github.com/consul-hds/consul-hds/bridge/agenda"
 	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
@@ -22,7 +20,7 @@ const (
 	// overtakes is how many urgent writes may go before a lazy one that waits: checks
 	// that change all the time, or fail all the time, let no other expire.
 	overtakes = 2
-	// tickEvery is how often the manager looks for refreshes that are due.
+	// tickEvery is how often the manager looks for what time alone has made due.
 	tickEvery = 100 * time.Millisecond
 	// orphanPatience is how long an orphan has to be one to be worth a line: at the
 	// start its probe may wait for what is not known yet.
@@ -47,6 +45,9 @@ type Manager struct {
 	entries map[string]*entry
 	// removed is when checks were removed that an older snapshot may still show.
 	removed map[string]time.Time
+	// agenda is when time alone makes a check need something: of thousands, a tick
+	// touches those that are due.
+	agenda agenda.Agenda[string]
 	// history are the last changes of their statuses.
 	history history
 	// generation moves whenever every check has to be registered once more. A
@@ -103,11 +104,16 @@ func (m *Manager) Withdraw(checkID string) {
 
 func (m *Manager) withdraw(id string, e *entry) {
 	if !e.present && !e.busy {
-		delete(m.entries, id)
+		m.drop(id)
 		return
 	}
 	e.withdrawn = true
 	m.consider(id, e, time.Now())
+}
+
+func (m *Manager) drop(id string) {
+	delete(m.entries, id)
+	m.agenda.Set(id, time.Time{})
 }
 
 // Forget drops a check without a word to the agent, which removed it along with
@@ -115,7 +121,7 @@ func (m *Manager) withdraw(id string, e *entry) {
 func (m *Manager) Forget(checkID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, checkID)
+	m.drop(checkID)
 }
 
 // Reregister registers every check once again: the agent writes to the catalog
@@ -156,73 +162,13 @@ func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {
 	m.mu.Lock()
 	changed := ttl != m.config.TTL
 	m.config.TTL, m.config.OrphanGrace = ttl, orphanGrace
+	for id, e := range m.entries {
+		m.consider(id, e, time.Now()) // its grace may be over
+	}
 	m.mu.Unlock()
 	if changed {
 		m.Reregister()
 	}
-}
-
-// Sync compares every check with a snapshot of the agent: what is lost is
-// registered again, what is ours and wanted by nobody becomes an orphan. Wants
-// that follow from the same snapshot have to be set before.
-func (m *Manager) Sync(snap *catalog.Snapshot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now, look := time.Now(), false
-	back := m.away
-	if back { // the agent has been read, so it is there again
-		m.away, m.failures, m.pause = false, 0, now
-	}
-	for id, e := range m.entries {
-		if back && errors.Is(e.err, ErrAway) {
-			e.failures, e.retry = 0, time.Time{}
-		}
-		if e.busy || !snap.ReadAt.After(e.touched) || snap.Unconfirmed[e.want.ServiceID] {
-			continue
-		}
-		before := e.status
-		lost, again := e.see(snap.Checks[id], snap.ReadAt)
-		look = look || again
-		if before != health.None && e.status != health.None && e.status != before {
-			m.history.add(Transition{At: now, CheckID: id, ServiceID: e.want.ServiceID, From: before, To: e.status, Output: e.shown})
-		}
-		if !e.want.Alive && before != health.None && e.status == health.Critical && before != health.Critical {
-			m.logChange(e.want, before, e.status, e.shown)
-		}
-		switch {
-		case e.withdrawn && !e.present, lost && !e.orphan.IsZero(): // what nobody wants is not restored
-			delete(m.entries, id)
-			continue
-		case lost:
-			m.config.Metrics.CheckLost()
-			m.config.Logger.Info("check is lost, registering it again", naming(e.want)...)
-			if !e.want.Alive {
-				e.expires = e.beat.Add(m.config.TTL)
-			}
-		}
-		m.consider(id, e, now)
-	}
-	maps.DeleteFunc(m.removed, func(_ string, at time.Time) bool { return snap.ReadAt.After(at) })
-	if look {
-		m.config.ReadAgain()
-	}
-	for id, c := range snap.Checks {
-		if _, gone := m.removed[id]; !gone && m.entries[id] == nil && Ours(c) {
-			m.addOrphan(c, now)
-		}
-	}
-	m.cond.Broadcast()
-}
-
-// addOrphan keeps a check as it is for as long as an orphan's grace.
-func (m *Manager) addOrphan(c *catalog.Check, now time.Time) {
-	e := &entry{orphan: now, want: Want{
-		CheckID: c.ID, ServiceID: c.ServiceID, Name: c.Name,
-		Status: health.Status(c.Status), Output: c.Output, Alive: true,
-	}}
-	e.see(c, now)
-	m.entries[c.ID] = e
-	m.consider(c.ID, e, now)
 }
 
 // States tells what is known of each check.
@@ -236,8 +182,13 @@ func (m *Manager) States() map[string]State {
 	return out
 }
 
-// consider puts a check into the queue that it belongs to now, if any.
+// consider puts a check into the queue that it belongs to now, if any, and onto the
+// agenda. It has to follow whatever changes an entry.
 func (m *Manager) consider(id string, e *entry, now time.Time) {
+	if !e.orphan.IsZero() && !e.withdrawn {
+		m.outgrow(e, now.Sub(e.orphan))
+	}
+	m.agenda.Set(id, e.wakes(now, m.config.OrphanGrace))
 	o, urgent := e.need(now, m.generation)
 	switch {
 	case o == opNone:
@@ -276,21 +227,22 @@ func (m *Manager) tick(ctx context.Context) {
 			m.mu.Unlock()
 			return
 		case <-ticker.C:
-			m.scan(time.Now())
+			m.wake(time.Now())
 		}
 	}
 }
 
-func (m *Manager) scan(now time.Time) {
+// wake looks at the checks that are due, and lets the workers look at what a pause
+// has held back.
+func (m *Manager) wake(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, e := range m.entries {
-		if !e.orphan.IsZero() && !e.withdrawn {
-			m.outgrow(e, now.Sub(e.orphan))
-		}
-		m.consider(id, e, now)
+	for id, ok := m.agenda.Due(now); ok; id, ok = m.agenda.Due(now) {
+		m.consider(id, m.entries[id], now)
 	}
-	m.cond.Broadcast()
+	if len(m.urgent)+len(m.lazy) > 0 {
+		m.cond.Broadcast()
+	}
 }
 
 // outgrow tells of an orphan of some age, and withdraws one whose grace is over.
@@ -304,62 +256,6 @@ func (m *Manager) outgrow(e *entry, age time.Duration) {
 		m.config.Logger.Info("check of ours that no probe explains, keeping it for a while",
 			append(naming(e.want), "grace", m.config.OrphanGrace.String())...)
 	}
-}
-
-// Flush refreshes every check that is alive once, and returns when this and all
-// other writes are done, or ctx ends.
-func (m *Manager) Flush(ctx context.Context) error {
-	m.mu.Lock()
-	m.hurry()
-	for id, e := range m.entries {
-		e.forced = e.want.Alive && e.present && !e.foreign
-		m.consider(id, e, time.Now())
-	}
-	m.mu.Unlock()
-	return m.settled(ctx)
-}
-
-// settled returns when no check needs a write, or ctx ends.
-func (m *Manager) settled(ctx context.Context) error {
-	for !m.idle() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	return nil
-}
-
-// Finish is Flush for a daemon that leaves its checks otherwise than as they are:
-// it removes every check, or turns it critical with this output.
-func (m *Manager) Finish(ctx context.Context, remove bool, output string) error {
-	m.mu.Lock()
-	m.hurry()
-	for id, e := range m.entries {
-		switch {
-		case e.foreign:
-		case remove:
-			m.withdraw(id, e)
-		case e.present || e.want.Status != health.None:
-			e.want.Status, e.want.Output, e.want.Observer, e.want.Alive = health.Critical, output, "", true
-			m.consider(id, e, time.Now())
-		}
-	}
-	m.mu.Unlock()
-	return m.settled(ctx)
-}
-
-// idle says that no check needs a write, nor awaits that one is tried again.
-func (m *Manager) idle() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.entries {
-		if o, _ := e.lacks(time.Now(), m.generation); o != opNone || e.busy {
-			return false
-		}
-	}
-	return true
 }
 
 // pauseFor makes all writes wait after the agent failed as a whole.

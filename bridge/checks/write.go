@@ -144,7 +144,7 @@ func (m *Manager) done(j job, err error, start time.Time) {
 	m.count(j.op, result(err), now.Sub(start))
 	m.config.Logger.Trace("wrote a check", "check_id", j.id, "op", string(j.op), "status", j.status.Word(), "result", result(err))
 	e := j.entry
-	e.busy, e.touched = false, now
+	e.busy, e.touched, e.seen = false, now, nil
 	unsaved := errors.Is(err, ErrUnsaved)
 	if unsaved { // what ails the agent is told, and what it has done counts
 		m.faults.Log(now, hclog.Warn, writeUnsaved, writeUnsaved, append(naming(j.want), "op", string(j.op), "error", err)...)
@@ -214,7 +214,7 @@ func naming(w Want) []any {
 func (m *Manager) remove(id string, e *entry, now time.Time) {
 	m.removed[id] = now
 	if e.withdrawn && m.entries[id] == e {
-		delete(m.entries, id)
+		m.drop(id)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/require"
 
-	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/catalog/catalogtest"
 	"github.com/consul-hds/consul-hds/bridge/checks"
 	"github.com/consul-hds/consul-hds/bridge/checks/checkstest"
@@ -46,7 +45,7 @@ func TestTheChecksOnARealAgent(t *testing.T) {
 	t.Parallel()
 	w := newConsul(t, lab.ConsulOptions{})
 	checkstest.Contract(t, func(t *testing.T, try func(*testing.T, checkstest.Agent)) {
-		try(t, realAgent{checks.ConsulAgent{Client: w.client}})
+		try(t, checkstest.HTTPAgent{ConsulAgent: checks.ConsulAgent{Client: w.client}})
 	})
 }
 
@@ -69,46 +68,4 @@ func TestWithoutRightsEveryWriteIsDenied(t *testing.T) {
 		require.ErrorIs(t, a.Deregister(w.ctx, r.CheckID), checks.ErrDenied, name)
 	}
 	require.Equal(t, api.HealthWarning, w.check(r.CheckID).Status)
-}
-
-// realAgent is an agent for checkstest.
-type realAgent struct{ checks.ConsulAgent }
-
-func (a realAgent) RegisterService(id string, carried ...checks.Registration) error {
-	return a.register(id, carried, api.ServiceRegisterOpts{})
-}
-
-func (a realAgent) ReplaceService(id string, carried ...checks.Registration) error {
-	return a.register(id, carried, api.ServiceRegisterOpts{ReplaceExistingChecks: true})
-}
-
-func (a realAgent) register(id string, carried []checks.Registration, opts api.ServiceRegisterOpts) error {
-	s := &api.AgentServiceRegistration{ID: id, Name: "s"}
-	for _, r := range carried {
-		s.Checks = append(s.Checks, &api.AgentServiceCheck{
-			CheckID: r.CheckID, Name: r.Name, Notes: r.Notes, TTL: r.TTL.String(), Status: string(r.Status),
-		})
-	}
-	return a.Client.Agent().ServiceRegisterOpts(s, opts)
-}
-
-func (a realAgent) DeregisterService(id string) error { return a.Client.Agent().ServiceDeregister(id) }
-
-// RegisterForeign registers a check that runs so rarely that it tells nothing here.
-func (a realAgent) RegisterForeign(checkID, serviceID string) error {
-	return a.Client.Agent().CheckRegister(&api.AgentCheckRegistration{
-		ID: checkID, Name: "foreign", ServiceID: serviceID,
-		AgentServiceCheck: api.AgentServiceCheck{HTTP: "http://127.0.0.1:1", Interval: "1h"},
-	})
-}
-
-func (a realAgent) Checks() (map[string]*catalog.Check, error) {
-	all, err := a.Client.Agent().Checks()
-	out := make(map[string]*catalog.Check, len(all))
-	for id, c := range all {
-		out[id] = &catalog.Check{
-			ID: c.CheckID, Name: c.Name, ServiceID: c.ServiceID, Type: c.Type, Status: c.Status, Output: c.Output, Notes: c.Notes,
-		}
-	}
-	return out, err
 }

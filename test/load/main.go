@@ -45,6 +45,7 @@ func measurements() []measurement {
 		{"6", (*bench).steadyCPU},
 		{"7", (*bench).memory},
 		{"8", (*bench).reconnects},
+		{"9", (*bench).growth},
 		{"10", (*bench).detections},
 	}
 }

@@ -26,7 +26,8 @@ func TestQuantilesAndRatios(t *testing.T) {
 	assert.EqualValues(t, 1, quantile(v, 0))
 	assert.Equal(t, []float64{2, 0.5}, ratios([]time.Duration{4, 1}, []time.Duration{2, 2}))
 	assert.False(t, memoryRow("", [2][]float64{{14}, {10}}, "", 1.3).met)
-	assert.True(t, delayRow("", "", [2][]time.Duration{{13}, {10}}, "", 1.3).met)
+	assert.True(t, delayRow("", "", [2][]time.Duration{{13, 20}, {10, 10}}, 0, "", 1.3).met)
+	assert.False(t, delayRow("", "", [2][]time.Duration{{13, 20}, {10, 10}}, 0.99, "", 1.3).met)
 }
 
 func TestTheWireTellsRefreshesFromTurns(t *testing.T) {
@@ -44,4 +45,16 @@ func TestTheWireTellsRefreshesFromTurns(t *testing.T) {
 	say("critical", time.Second)
 	turns, early = w.taken()
 	assert.Equal(t, []int{1, 1}, []int{turns, early})
+}
+
+func TestGrowthIsJudgedByTheCheck(t *testing.T) {
+	sizes := []int{0, 10, 100, 1000}
+	r := growthRow("CPU", "ms", 1e-3, sizes, []float64{0.005, 0.007, 0.015, 0.105})
+	assert.Equal(t, "CPU, 0 / 10 / 100 / 1000 checks", r.measure)
+	assert.Equal(t, "5.0 / 7.0 / 15.0 / 105.0 ms", r.ours)
+	assert.Equal(t, "200.0 / 100.0 / 100.0 µs a check", r.floor)
+	assert.Equal(t, "0.50 / 1.00", r.ratio)
+	assert.True(t, r.met)
+	assert.False(t, growthRow("CPU", "ms", 1e-3, sizes, []float64{0.005, 0.007, 0.015, 0.125}).met, "1.2 ×")
+	assert.True(t, growthRow("CPU", "ms", 1e-3, sizes, []float64{0.005, 0.005, 0.015, 0.105}).met, "what 10 cost is lost in the rest")
 }
