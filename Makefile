@@ -46,8 +46,8 @@ bench: tools ## Measure ratios to what cannot cost less; prints a table (a quart
 	$(GO) run -buildvcs=false ./test/load
 
 # Counts, not times, and without the race detector, which allocates too.
-bench-check: ## Fail if steady reports, flips or changes allocate more than they may (seconds)
-	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges' ./bridge/hds ./bridge/checks ./bridge/agenda
+bench-check: ## Fail if steady reports and polls, flips or changes allocate more than they may (seconds)
+	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges|NotDerivedAgain|NotDecodedAgain' ./bridge ./bridge/catalog ./bridge/hds ./bridge/probe ./bridge/checks ./bridge/agenda
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back
 	@$(GO) build -buildvcs=false -o bin/demo ./test/demo

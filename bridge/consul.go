@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/consul-hds/consul-hds/bridge/catalog"
 	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
@@ -39,7 +40,7 @@ func newClient(c ConsulConfig, t *token) (*api.Client, *transport, error) {
 	if _, err := tr.load(); err != nil {
 		return nil, nil, err
 	}
-	conf.HttpClient = &http.Client{Transport: withToken{tr, t}}
+	conf.HttpClient = &http.Client{Transport: catalog.Bodies{Next: withToken{tr, t}}}
 	conf.Transport = nil
 	// withToken decides. Without a token here, NewClient would read the file that
 	// CONSUL_HTTP_TOKEN_FILE names, and fail if it cannot, although the config names another.

@@ -78,10 +78,13 @@ type ring struct {
 	mu       sync.Mutex
 	settings Settings
 	snap     *catalog.Snapshot
+	memory   probe.Memory
 	derived  probe.Result
 	tracked  map[string]*tracked
 	// agenda is when time alone changes the verdict of a probe, by its check's id.
 	agenda agenda.Agenda[string]
+	// round counts how often probes were derived.
+	round uint64
 	// newToken is when the token changed, if no snapshot has been read with it yet.
 	newToken time.Time
 	// arriving are the instances that have appeared and of which a probe awaits a
@@ -97,8 +100,12 @@ type ring struct {
 // tracked is a probe with its verdict.
 type tracked struct {
 	probe   *probe.Probe
+	title   string // of the probe
+	round   uint64 // in which it was derived last
 	tracker *health.Tracker
 	verdict health.Verdict
+	// changed says that more than time and reports may have changed the verdict.
+	changed bool
 	// want is what the writer was told last, if it was told anything: a probe in
 	// shadow mode is none of its matters.
 	want    checks.Want
@@ -181,23 +188,24 @@ func (r *ring) tokenChanged() { r.step(func(now time.Time) { r.newToken = now })
 // derive turns the newest snapshot into probes, plan and verdicts.
 func (r *ring) derive(appeared map[string]bool, now time.Time) {
 	world := probe.World{Snapshot: r.snap, Names: known(r.names.Entries()), Files: known(r.files.Entries())}
-	r.derived = probe.Derive(world, &r.settings.Rules, r.derived.Probes)
+	r.derived = r.memory.Derive(world, &r.settings.Rules)
 	r.names.Want(r.derived.Names)
 	r.files.Want(r.derived.Files)
 	appeared = r.arrivals(appeared)
-	kept := make(map[string]bool, len(r.derived.Probes))
+	r.round++
 	for _, p := range r.derived.Probes {
-		kept[p.CheckID] = true
 		r.track(p, appeared[p.ServiceID], now)
 	}
 	for id, t := range r.tracked {
-		if !kept[id] {
+		if t.round != r.round {
 			r.drop(id, t)
 		}
 	}
 	r.observers.SetPlan(hds.NewPlan(r.plan, r.snap, r.derived.Probes))
 	for _, t := range r.tracked {
-		r.evaluate(t, now)
+		if t.changed {
+			r.evaluate(t, now)
+		}
 	}
 	r.survey(now)
 }
@@ -217,16 +225,18 @@ func (r *ring) track(p *probe.Probe, appeared bool, now time.Time) {
 	t := r.tracked[p.CheckID]
 	switch {
 	case t == nil:
-		t = &tracked{probe: p, tracker: health.NewTracker(definition(p), r.settings.policy(), now)}
+		t = &tracked{probe: p, title: p.Title(), changed: true, tracker: health.NewTracker(definition(p), r.settings.policy(), now)}
 		r.tracked[p.CheckID] = t
 	case t.probe != p:
 		anew := t.probe.Cluster != p.Cluster
-		t.probe = p
+		t.probe, t.title, t.changed = p, p.Title(), true
 		t.tracker.Redefine(definition(p), r.settings.policy(), anew)
 	}
-	if p.Settings.Mode == probe.Shadow {
+	t.round = r.round
+	if p.Settings.Mode == probe.Shadow || t.verdict.Status != health.None {
 		return
 	}
+	t.changed = true
 	if c := r.snap.Checks[p.CheckID]; c != nil && checks.Ours(c) {
 		t.tracker.Adopt(now, health.Status(c.Status), c.Output)
 	} else if appeared {
@@ -285,6 +295,7 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 		t.observers = append(t.observers, o.NodeID)
 	}
 	before := t.verdict
+	t.changed = false
 	verdict, next := t.tracker.Evaluate(now, observations(seen))
 	t.verdict = verdict
 	r.agenda.Set(t.probe.CheckID, next)
@@ -297,7 +308,7 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 		return
 	}
 	want := checks.Want{
-		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Service: t.probe.Service, Name: t.probe.Title(),
+		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Service: t.probe.Service, Name: t.title,
 		Status: t.verdict.Status, Output: t.verdict.Output, Observer: t.verdict.Observer,
 		Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
 	}
@@ -325,6 +336,7 @@ func (r *ring) reload(s Settings) {
 		r.settings = s
 		r.plan.NodeIDs, r.plan.ReportInterval = s.NodeIDs, s.ReportInterval
 		for _, t := range r.tracked {
+			t.changed = true
 			t.tracker.Redefine(definition(t.probe), s.policy(), false)
 		}
 		r.writer.Reconfigure(s.TTL, s.OrphanGrace)

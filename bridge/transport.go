@@ -75,8 +75,11 @@ func (t *transport) make(conf *api.TLSConfig) (*http.Transport, error) {
 		MaxIdleConnsPerHost: connections,
 		IdleConnTimeout:     time.Minute,
 		TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig:     config,
-		DialContext:         dialer.DialContext,
+		// The agent is on this node: packing and unpacking its lists would cost both
+		// sides more than all else about them.
+		DisableCompression: true,
+		TLSClientConfig:    config,
+		DialContext:        dialer.DialContext,
 	}
 	if t.socket != "" {
 		tr.Proxy = nil

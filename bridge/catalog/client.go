@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -40,6 +42,11 @@ type ring struct {
 type client struct {
 	raw                  *api.Raw
 	namespace, partition string
+
+	// Of the one goroutine that reads the lists.
+	instances list[Instance]
+	listed    list[Check]
+	node      string // as the checks name it
 }
 
 type wireService struct {
@@ -59,28 +66,41 @@ type wireCheck struct {
 func (c *client) get(ctx context.Context, endpoint string, out any, q api.QueryOptions) (*api.QueryMeta, error) {
 	q.Namespace, q.Partition = c.namespace, c.partition
 	meta, err := c.raw.Query(endpoint, out, q.WithContext(ctx))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", strings.TrimPrefix(endpoint, "/v1/"), err)
-	}
-	return meta, nil
+	return meta, reading(endpoint, err)
 }
 
 func (c *client) services(ctx context.Context) (map[string]*Instance, error) {
-	var wire map[string]wireService
-	if _, err := c.get(ctx, "/v1/agent/services", &wire, api.QueryOptions{}); err != nil {
+	return readList(ctx, c, "/v1/agent/services", &c.instances, decodeInstance)
+}
+
+// readList reads one of the agent's lists.
+func readList[T any](ctx context.Context, c *client, endpoint string, l *list[T], decode func(string, []byte) (*T, error)) (map[string]*T, error) {
+	body, err := c.open(ctx, endpoint)
+	if err != nil {
 		return nil, err
 	}
-	if wire == nil {
-		return nil, errors.New("reading agent/services: the answer is null")
+	defer func() { _ = body.Close() }() // it was read to its end, or is not wanted
+	values, err := l.read(body, decode)
+	return values, reading(endpoint, err)
+}
+
+// reading says what was read when an error came; nil stays nil.
+func reading(endpoint string, err error) error {
+	if err == nil {
+		return nil
 	}
-	instances := make(map[string]*Instance, len(wire))
-	for id, w := range wire {
-		if w.Service == "" {
-			return nil, fmt.Errorf("reading agent/services: service %q has no name", id)
-		}
-		instances[id] = w.instance(id)
+	return fmt.Errorf("reading %s: %w", strings.TrimPrefix(endpoint, "/v1/"), err)
+}
+
+func decodeInstance(id string, text []byte) (*Instance, error) {
+	var w wireService
+	if err := json.Unmarshal(text, &w); err != nil {
+		return nil, err
 	}
-	return instances, nil
+	if w.Service == "" {
+		return nil, fmt.Errorf("service %q has no name", id)
+	}
+	return w.instance(id), nil
 }
 
 func (w wireService) instance(id string) *Instance {
@@ -101,23 +121,23 @@ func (w wireService) instance(id string) *Instance {
 }
 
 func (c *client) checks(ctx context.Context) (map[string]*Check, string, error) {
-	var wire map[string]wireCheck
-	if _, err := c.get(ctx, "/v1/agent/checks", &wire, api.QueryOptions{}); err != nil {
-		return nil, "", err
+	checks, err := readList(ctx, c, "/v1/agent/checks", &c.listed, c.decodeCheck)
+	if len(checks) == 0 {
+		return checks, "", err
 	}
-	if wire == nil {
-		return nil, "", errors.New("reading agent/checks: the answer is null")
+	return checks, c.node, err
+}
+
+func (c *client) decodeCheck(id string, text []byte) (*Check, error) {
+	var w wireCheck
+	if err := json.Unmarshal(text, &w); err != nil {
+		return nil, err
 	}
-	node := ""
-	checks := make(map[string]*Check, len(wire))
-	for id, w := range wire {
-		node = max(node, w.Node)
-		checks[id] = &Check{
-			ID: id, Name: w.Name, ServiceID: w.ServiceID, Type: w.Type,
-			Status: w.Status, Output: w.Output, Notes: w.Notes,
-		}
-	}
-	return checks, node, nil
+	c.node = cmp.Or(w.Node, c.node)
+	return &Check{
+		ID: id, Name: w.Name, ServiceID: w.ServiceID, Type: w.Type,
+		Status: w.Status, Output: w.Output, Notes: w.Notes,
+	}, nil
 }
 
 func (c *client) gone(ctx context.Context, id string) (bool, error) {
@@ -142,11 +162,16 @@ func (c *client) self(ctx context.Context) (Node, error) {
 	return Node{Name: wire.Config.NodeName, Address: wire.Member.Addr}, nil
 }
 
+// noServices keeps all services out of an answer that is waited for because of its
+// index alone. A thousand of them would cost the agent, the servers and us more
+// than all that follows. The index does not depend on the filter.
+const noServices = `ID == ""`
+
 func (c *client) nodeServices(ctx context.Context, node string, index uint64, wait time.Duration) (ring, error) {
 	var wire struct {
 		Node struct{ Node, Address string }
 	}
-	q := api.QueryOptions{AllowStale: true, WaitIndex: index, WaitTime: wait}
+	q := api.QueryOptions{AllowStale: true, WaitIndex: index, WaitTime: wait, Filter: noServices}
 	meta, err := c.get(ctx, "/v1/catalog/node-services/"+node, &wire, q)
 	if err != nil {
 		return ring{}, err

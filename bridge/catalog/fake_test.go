@@ -3,8 +3,10 @@ package catalog_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
 )
 
 // fakeAgent answers as a Consul agent does, as far as the watcher can tell.
@@ -28,7 +32,14 @@ type fakeAgent struct {
 	requests atomic.Int64
 }
 
+// newFake starts one, and makes a client as the daemon has it.
 func newFake(t *testing.T) (*fakeAgent, *api.Client) {
+	t.Helper()
+	return newFakeFor(t, true)
+}
+
+// newFakeFor makes a client with the transport of the package, or without.
+func newFakeFor(t *testing.T, bodies bool) (*fakeAgent, *api.Client) {
 	t.Helper()
 	f := &fakeAgent{
 		services: map[string]map[string]any{}, checks: map[string]map[string]any{},
@@ -55,6 +66,9 @@ func newFake(t *testing.T) (*fakeAgent, *api.Client) {
 	t.Cleanup(server.Close)
 	config := api.DefaultConfig()
 	config.Address = server.Listener.Addr().String()
+	if bodies {
+		config.HttpClient = &http.Client{Transport: catalog.Bodies{Next: config.Transport}}
+	}
 	client, err := api.NewClient(config)
 	require.NoError(t, err)
 	t.Cleanup(config.HttpClient.CloseIdleConnections)
@@ -125,7 +139,13 @@ func (f *fakeAgent) nodeServices(w http.ResponseWriter, r *http.Request) {
 		f.mu.Unlock()
 		if r.FormValue("index") != fmt.Sprint(index) {
 			w.Header().Set("X-Consul-Index", fmt.Sprint(index))
-			writeJSON(w, map[string]any{"Node": map[string]any{"Node": "n1", "Address": "192.0.2.1"}})
+			answer := map[string]any{"Node": map[string]any{"Node": "n1", "Address": "192.0.2.1"}, "Services": []any{}}
+			if r.FormValue("filter") != `ID == ""` { // it knows no other
+				f.mu.Lock()
+				answer["Services"] = slices.Collect(maps.Values(f.services))
+				f.mu.Unlock()
+			}
+			writeJSON(w, answer)
 			return
 		}
 		select {

@@ -22,6 +22,25 @@ func TestContract(t *testing.T) {
 	catalogtest.Contract(t, client)
 }
 
+// Any client does, at a price.
+func TestContractOfAClientOfAnyTransport(t *testing.T) {
+	_, client := newFakeFor(t, false)
+	catalogtest.Contract(t, client)
+}
+
+func TestTheDoorbellAsksForNoServices(t *testing.T) {
+	f, client := newFake(t)
+	filters := make(chan string, 100)
+	f.setOverride(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v1/catalog/node-services/") {
+			filters <- r.FormValue("filter")
+		}
+		return false
+	})
+	catalogtest.Start(t, client, time.Hour)
+	assert.Equal(t, `ID == ""`, <-filters)
+}
+
 func TestNewRefuses(t *testing.T) {
 	_, err := catalog.New(catalog.Config{})
 	require.Error(t, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,53 +35,30 @@ type Result struct {
 // Derive tells which probes the instances of a snapshot want under the rules.
 // A probe whose wishes are faulty is left out and becomes a problem; if it is
 // among the last result's probes, and its instance is still there, that last
-// good definition goes on. Nothing is guessed. last may be nil.
+// good definition goes on. Nothing is guessed. last has to be in order, and may be
+// nil. Whoever derives over and over has it cheaper with a Memory.
 func Derive(world World, rules *Rules, last []*Probe) Result {
-	snap := world.Snapshot
-	d := deriver{world: world, snap: snap, rules: rules, last: make(map[string]*Probe, len(last)), aliased: aliased(snap)}
-	d.sidecars, d.foreign = sidecars(snap)
-	for _, p := range last {
-		d.last[p.CheckID] = p
-	}
-	for _, id := range slices.Sorted(maps.Keys(snap.Instances)) {
-		if inst := snap.Instances[id]; inst.Kind == "" {
-			d.instance(inst)
-		}
-	}
-	slices.SortFunc(d.out.Probes, func(a, b *Probe) int { return cmp.Compare(a.CheckID, b.CheckID) })
-	return d.out
+	return (&Memory{last: last}).Derive(world, rules)
 }
 
+// deriver derives the part of one instance after the other.
 type deriver struct {
 	world World
 	snap  *catalog.Snapshot
 	rules *Rules
-	last  map[string]*Probe
-	// sidecars and foreign are the proxies that name an instance, by its id.
-	sidecars, foreign map[string][]*catalog.Instance
-	// aliased are the services that have an alias check.
-	aliased map[string]bool
+	last  []*Probe
 	// unresolved is set when an address in use is that of a name that does not
 	// resolve any more.
 	unresolved error
-	out        Result
+	// out is the part that is being derived.
+	out *part
 }
 
-// sidecars finds the registered sidecars of each instance, in order of id, and
-// the foreign proxies: those that name its id, but another service.
-func sidecars(snap *catalog.Snapshot) (own, foreign map[string][]*catalog.Instance) {
-	own, foreign = map[string][]*catalog.Instance{}, map[string][]*catalog.Instance{}
-	for _, id := range slices.Sorted(maps.Keys(snap.Instances)) {
-		inst := snap.Instances[id]
-		switch served := snap.Served(inst); {
-		case served != nil:
-			own[served.ID] = append(own[served.ID], inst)
-		case inst.Kind == catalog.KindConnectProxy && inst.Proxy != nil:
-			dest := inst.Proxy.DestinationServiceID
-			foreign[dest] = append(foreign[dest], inst)
-		}
-	}
-	return own, foreign
+// derive gives the part of one instance.
+func (d *deriver) derive(inst *catalog.Instance, around proxies) *part {
+	d.out = &part{inst: inst, proxies: around}
+	d.instance(inst)
+	return d.out
 }
 
 // instance adds the probes of one instance.
@@ -171,7 +147,7 @@ func (d *deriver) add(inst *catalog.Instance, name string, s Settings, source st
 		d.problem(inst, SourceConsul, named(name, d.unresolved))
 	}
 	p.Cluster = clusterName(p)
-	d.out.Probes = append(d.out.Probes, p)
+	d.out.probes = append(d.out.probes, p)
 }
 
 // named says which of several checks a problem is of.
@@ -193,32 +169,25 @@ func checkWhole(s Settings) error {
 // leave leaves a probe out: for good as a problem, or until a look-up ends.
 func (d *deriver) leave(inst *catalog.Instance, name, source string, err error) {
 	if errors.Is(err, errWaiting) {
-		note(&d.out.Waiting, inst.ID)
+		d.out.waiting = true
 	} else {
 		d.problem(inst, source, named(name, err))
 	}
 	d.keep(inst, name)
 }
 
-// note adds a key to a set that may not have been made yet.
-func note(set *map[string]bool, key string) {
-	if *set == nil {
-		*set = map[string]bool{}
-	}
-	(*set)[key] = true
-}
-
 // keep goes on with the last good definition of a probe, if there was one.
 func (d *deriver) keep(inst *catalog.Instance, name string) {
-	if p := d.last[CheckID(name, inst.ID)]; p != nil {
-		d.out.Probes = append(d.out.Probes, p)
+	i, found := slices.BinarySearchFunc(d.last, CheckID(name, inst.ID), func(p *Probe, id string) int { return cmp.Compare(p.CheckID, id) })
+	if found {
+		d.out.probes = append(d.out.probes, d.last[i])
 	}
 }
 
 func (d *deriver) problem(inst *catalog.Instance, source string, err error) {
 	p := Problem{ServiceID: inst.ID, Source: source, Message: err.Error()}
-	if !slices.Contains(d.out.Problems, p) {
-		d.out.Problems = append(d.out.Problems, p)
+	if !slices.Contains(d.out.problems, p) {
+		d.out.problems = append(d.out.problems, p)
 	}
 }
 

@@ -20,7 +20,7 @@ const definitionFormat = 2
 
 // aim decides who observes the probe, and where it connects to.
 func (d *deriver) aim(p *Probe, inst *catalog.Instance) error {
-	side := d.sidecars[inst.ID]
+	side := d.out.proxies.sidecars
 	switch p.Settings.Observer {
 	case Node:
 		side = nil
@@ -61,31 +61,18 @@ func (d *deriver) assign(p *Probe, inst *catalog.Instance, side []*catalog.Insta
 // mesh traffic when the instance is critical: where an operator gives a sidecar
 // checks of its own, Consul adds no alias check of its service (consul #5332).
 func (d *deriver) warnOfAlias(inst *catalog.Instance) {
-	for _, s := range d.sidecars[inst.ID] {
-		if !d.aliased[s.ID] {
-			d.problem(inst, SourceConsul, fmt.Errorf("sidecar %q has no alias check of this service: a critical service would still get mesh traffic; add one to the sidecar's checks", clip(s.ID)))
-		}
+	for _, s := range d.out.proxies.bare {
+		d.problem(inst, SourceConsul, fmt.Errorf("sidecar %q has no alias check of this service: a critical service would still get mesh traffic; add one to the sidecar's checks", clip(s.ID)))
 	}
 }
 
 // warnOfForeign reports the proxies that would be sidecars of a probed instance if
 // they named its service.
 func (d *deriver) warnOfForeign(inst *catalog.Instance) {
-	for _, s := range d.foreign[inst.ID] {
+	for _, s := range d.out.proxies.foreign {
 		d.problem(inst, SourceConsul, fmt.Errorf("proxy %q is not taken for a sidecar of it: it names this id, and the service %q in place of %q",
 			clip(s.ID), clip(s.Proxy.DestinationServiceName), inst.Service))
 	}
-}
-
-// aliased finds the services that have an alias check.
-func aliased(snap *catalog.Snapshot) map[string]bool {
-	out := map[string]bool{}
-	for _, c := range snap.Checks {
-		if c.Type == catalog.CheckTypeAlias {
-			out[c.ServiceID] = true
-		}
-	}
-	return out
 }
 
 // place is where an instance is, before a probe's own address or port.
@@ -139,9 +126,8 @@ func (d *deriver) address(s string) (netip.Addr, error) {
 	if !isHostName(s) {
 		return ParseAddress(s)
 	}
-	note(&d.out.Names, s)
-	switch n, known := d.world.Names[s]; {
-	case !known:
+	switch n := look(&d.out.names, d.world.Names, s); {
+	case !n.there:
 		return netip.Addr{}, errWaiting
 	case n.Good:
 		if n.Err != nil {

@@ -84,10 +84,9 @@ func CheckTLS(s Settings) error {
 
 // pem is what a file holds, once it was read and found to be right.
 func (d *deriver) pem(path, what string, read func([]byte) ([]byte, error)) ([]byte, error) {
-	note(&d.out.Files, path)
-	f, known := d.world.Files[path]
+	f := look(&d.out.files, d.world.Files, path)
 	switch {
-	case !known:
+	case !f.there:
 		return nil, errWaiting
 	case f.Err != nil:
 		return nil, fmt.Errorf("tls %s: %w", what, f.Err)

@@ -45,7 +45,7 @@ func (b *bench) newBed(ctx context.Context, n int, watched bool) (*bed, error) {
 	if watched {
 		address = t.wire.address
 	}
-	if t.bare, err = api.NewClient(&api.Config{Scheme: "http", Address: address}); err != nil {
+	if t.bare, err = api.NewClient(&api.Config{Scheme: "http", Address: address, Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}); err != nil {
 		return nil, err
 	}
 	if err := t.register(n); err != nil {

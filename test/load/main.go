@@ -42,6 +42,7 @@ func measurements() []measurement {
 		{"2", (*bench).flippedReports},
 		{"3", (*bench).flips},
 		{"4", (*bench).registrations},
+		{"5", (*bench).changed},
 		{"6", (*bench).steadyCPU},
 		{"7", (*bench).memory},
 		{"8", (*bench).reconnects},

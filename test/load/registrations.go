@@ -71,10 +71,13 @@ func (t *bed) registration(ctx context.Context, e *envoy, id string) (ours, floo
 	return ours, floor, e.apply(spec)
 }
 
+// noServices is the filter of the daemon's query: the index alone matters.
+const noServices = `ID == ""`
+
 // block begins a blocking query on the node, and tells when it has returned.
 func (t *bed) block(ctx context.Context) (<-chan time.Time, error) {
 	ask := func(index uint64) (uint64, error) {
-		q := (&api.QueryOptions{WaitIndex: index, WaitTime: patience}).WithContext(ctx)
+		q := (&api.QueryOptions{AllowStale: true, WaitIndex: index, WaitTime: patience, Filter: noServices}).WithContext(ctx)
 		_, meta, err := t.bare.Catalog().NodeServiceList(t.consul.NodeName(), q)
 		if err != nil {
 			return 0, err

@@ -58,3 +58,14 @@ func TestGrowthIsJudgedByTheCheck(t *testing.T) {
 	assert.False(t, growthRow("CPU", "ms", 1e-3, sizes, []float64{0.005, 0.007, 0.015, 0.125}).met, "1.2 ×")
 	assert.True(t, growthRow("CPU", "ms", 1e-3, sizes, []float64{0.005, 0.005, 0.015, 0.105}).met, "what 10 cost is lost in the rest")
 }
+
+func TestMetricsOfBenchmarks(t *testing.T) {
+	out := "cpu: x\nBenchmarkOneChange/100-2 \t 10\t 208241 ns/op\t 79125.5 cpu-ns/op\t 10 B/op\t 81 allocs/op\nBenchmarkOneChange/100-2 1 2 ns/op 3 cpu-ns/op\nok 1 2 cpu-ns/op\n"
+	got, err := metrics(out, "cpu-ns/op")
+	require.NoError(t, err)
+	assert.Equal(t, []float64{79125.5, 3}, got)
+	_, err = metrics("BenchmarkOneChange 1 x cpu-ns/op\n", "cpu-ns/op")
+	require.Error(t, err)
+	_, err = metrics("PASS\n", "cpu-ns/op")
+	require.Error(t, err)
+}

@@ -29,6 +29,7 @@ var UncleanIDs = []string{"a//b", "/a", "a/../b", "..", "a\nb"}
 func Contract(t *testing.T, client *api.Client) {
 	t.Run("fields", func(t *testing.T) { fields(t, client) })
 	t.Run("bell", func(t *testing.T) { bell(t, client) })
+	t.Run("bell without services", func(t *testing.T) { bellWithoutServices(t, client) })
 	t.Run("poll finds checks", func(t *testing.T) { poll(t, client) })
 	t.Run("odd ids", func(t *testing.T) { oddIDs(t, client) })
 	t.Run("unclean ids", func(t *testing.T) { uncleanIDs(t, client) })
@@ -121,6 +122,25 @@ func bell(t *testing.T, client *api.Client) {
 	assert.Greater(t, after.Revision, before.Revision)
 	assert.True(t, after.ReadAt.After(before.ReadAt))
 	assert.Empty(t, w.Health().DoorbellErr)
+}
+
+// bellWithoutServices: the filter of the doorbell's query leaves the node and the
+// index, and nothing that grows with the node.
+func bellWithoutServices(t *testing.T, client *api.Client) {
+	register(t, client, &api.AgentServiceRegistration{ID: "quiet", Name: "quiet"})
+	node := Await(t, Start(t, client, time.Second), has("quiet")).Node
+	all, whole, err := client.Catalog().NodeServiceList(node.Name, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, all.Services)
+	none, meta, err := client.Catalog().NodeServiceList(node.Name, &api.QueryOptions{Filter: `ID == ""`})
+	require.NoError(t, err)
+	assert.Empty(t, none.Services)
+	assert.Equal(t, node.Address, none.Node.Address)
+	assert.GreaterOrEqual(t, meta.LastIndex, whole.LastIndex)
+	require.NoError(t, client.Agent().ServiceDeregister("quiet"))
+	_, after, err := client.Catalog().NodeServiceList(node.Name, &api.QueryOptions{Filter: `ID == ""`, WaitIndex: meta.LastIndex, WaitTime: patience})
+	require.NoError(t, err)
+	assert.Greater(t, after.LastIndex, meta.LastIndex)
 }
 
 // poll: a check's status rings no bell.
