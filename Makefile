@@ -47,7 +47,7 @@ bench: tools ## Measure ratios to what cannot cost less; prints a table (a quart
 
 # Counts, not times, and without the race detector, which allocates too.
 bench-check: ## Fail if steady reports and polls, flips or changes allocate more than they may (seconds)
-	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges|NotDerivedAgain|NotDecodedAgain' ./bridge ./bridge/catalog ./bridge/hds ./bridge/probe ./bridge/checks ./bridge/agenda
+	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges|NotDerivedAgain|NotDecodedAgain|TwoGoroutines|Packed' ./bridge ./bridge/catalog ./bridge/hds ./bridge/probe ./bridge/checks ./bridge/agenda ./bridge/telemetry
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back
 	@$(GO) build -buildvcs=false -o bin/demo ./test/demo

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -125,7 +124,7 @@ func (b *Bridge) makeConsul() (err error) {
 
 // makeServer makes what serves Envoys.
 func (b *Bridge) makeServer() (err error) {
-	served := grpcprom.NewServerMetrics()
+	served := telemetry.NewCalls()
 	if err := b.metrics.Registry().Register(served); err != nil {
 		return fmt.Errorf("registering the gRPC metrics: %w", err)
 	}
@@ -142,8 +141,8 @@ func (b *Bridge) makeServer() (err error) {
 		Listen: h.Listen, SocketMode: h.SocketMode, SocketGID: h.SocketGID, MaxStreams: h.MaxStreams,
 		TLS: newest, AllowedIdentities: h.TLS.AllowedIdentities, Authorizer: authorizer,
 		Logger: b.config.Logger.Named("hds"), Metrics: b.metrics,
-		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.StreamServerInterceptor()), grpc.ChainUnaryInterceptor(served.UnaryServerInterceptor())},
-		Register: func(g *grpc.Server) { served.InitializeMetrics(g) },
+		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.Stream), grpc.ChainUnaryInterceptor(served.Unary)},
+		Register: served.Preset,
 	})
 	return err
 }

@@ -22,13 +22,10 @@ const (
 	askAgain = 2 * time.Second
 )
 
-// keepAuthorized is the fourth role of a stream with a token: it asks again what
+// keepAuthorized is the fourth role, of a stream with a token: it asks again what
 // the token may do, from time to time and when the plan has changed, so that the
 // handler never waits for Consul.
 func (st *stream) keepAuthorized(ctx context.Context) {
-	if st.server.config.Authorizer == nil {
-		return
-	}
 	timer := time.NewTimer(recheck())
 	defer timer.Stop()
 	for {
@@ -62,7 +59,7 @@ func (st *stream) reauthorize(ctx context.Context) time.Duration {
 		st.end(err)
 	case ctx.Err() != nil: // the stream is over
 	default:
-		st.log.Debug("a stream's rights stand as they are", "error", err)
+		st.log().Debug("a stream's rights stand as they are", "error", err)
 	}
 	return askAgain
 }
@@ -100,11 +97,11 @@ func (s *session) covered(p *Plan) bool {
 func (s *session) undecided(p *Plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.specified && s.allowed != nil && !s.coveredLocked(p)
+	return !s.specified() && s.allowed != nil && !s.coveredLocked(p)
 }
 
 func (s *session) coveredLocked(p *Plan) bool {
-	for _, name := range p.services(s.identity.node) {
+	for _, name := range p.services(s.identity) {
 		if _, asked := s.allowed[name]; !asked {
 			return false
 		}
@@ -119,7 +116,7 @@ func (s *session) may(service string) bool { return s.allowed == nil || s.allowe
 // The caller holds mu.
 func (s *session) assign(p *Plan) []*probe.Probe {
 	var probes []*probe.Probe
-	s.kind, probes = p.assign(s.identity.node)
+	s.kind, probes = p.assign(s.identity)
 	if s.allowed == nil {
 		return probes
 	}

@@ -94,7 +94,7 @@ func (s *Server) authorize(ctx context.Context, token Token, ident identity) (ma
 	if s.config.Authorizer == nil {
 		return nil, nil
 	}
-	services := s.plan.Load().services(ident.node)
+	services := s.plan.Load().services(ident)
 	allowed, err := s.ask(ctx, token, services)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *Server) authorize(ctx context.Context, token Token, ident identity) (ma
 	}
 	if len(services) > 0 {
 		return nil, refused(reasonPermission, codes.PermissionDenied,
-			fmt.Errorf("the token may write none of the services that %q is to observe: it needs service:write on %s", ident.node.GetId(), Some(services, 5)))
+			fmt.Errorf("the token may write none of the services that %q is to observe: it needs service:write on %s", ident.id, Some(services, 5)))
 	}
 	return map[string]bool{}, nil
 }

@@ -34,13 +34,19 @@ type reporting struct {
 	reports [2][]byte
 }
 
-func newReporting(tb testing.TB, n int) *reporting {
-	tb.Helper()
+// planOfMany is a plan of n probes.
+func planOfMany(n int) *Plan {
 	metas := map[string]map[string]string{}
 	for i := range n {
 		metas[fmt.Sprintf("steady-%05d", i)] = asHTTP
 	}
 	plan, _ := planOf(metas)
+	return plan
+}
+
+func newReporting(tb testing.TB, n int) *reporting {
+	tb.Helper()
+	plan := planOfMany(n)
 	r := &reporting{session: newSession(1, newIdentity(newNode("n1")), "peer", nil)}
 	spec, _ := r.session.commit(plan, t0)
 	endpoints := hdstest.Asked(spec)

@@ -1,7 +1,10 @@
 package hds
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +102,7 @@ func (w *twin) hear(t require.TestingT, b []byte, now time.Time, whole bool) ([]
 	}
 	dirty, freed, err := w.s.report(&w.f, now)
 	require.NoError(t, err)
+	w.f.rest(now)
 	slices.Sort(dirty)
 	return slices.Compact(dirty), freed
 }
@@ -118,10 +122,14 @@ func TestReadingChangesIsReadingAllOfIt(t *testing.T) {
 			pair[i].s = newSession(1, newIdentity(newNode("n1")), "peer", nil)
 			pair[i].s.commit(first, t0)
 		}
+		pair[0].f.packer = newPacker()
 		now := t0
 		echoes := []echo{{clusters[0], up, 200}, {clusters[1], up, 0}, {clusters[2], up, 200}}
 		for range rapid.IntRange(2, 20).Draw(t, "reports") {
 			now = now.Add(interval)
+			if rapid.Bool().Draw(t, "is quiet for a while") {
+				pair[0].f.rest(now.Add(packAfter))
+			}
 			switch rapid.IntRange(0, 9).Draw(t, "turn") {
 			case 0:
 				plan := rapid.SampledFrom([]*Plan{all, fewer}).Draw(t, "plan")
@@ -140,7 +148,7 @@ func TestReadingChangesIsReadingAllOfIt(t *testing.T) {
 			}
 			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(reportOf(echoes...))
 			require.NoError(t, err)
-			if _, ok := readChanges(pair[0].f.last, b, everybody); ok {
+			if _, ok := readChanges(pair[0].f.newest(), b, everybody); ok {
 				partial++
 			}
 			dirty, freed := pair[0].hear(t, b, now, false)
@@ -154,4 +162,31 @@ func TestReadingChangesIsReadingAllOfIt(t *testing.T) {
 		}
 	})
 	assert.Greater(t, partial, 100, "changes were read")
+}
+
+// TestASteadyStreamNeedsTwoGoroutines: the handler and the reader; the sender goes
+// when it has sent, and nobody keeps a stream without a token authorized.
+func TestASteadyStreamNeedsTwoGoroutines(t *testing.T) {
+	b := serve(t)
+	plan, probes := planOf(map[string]map[string]string{"a": asHTTP})
+	b.SetPlan(plan)
+	const streams = 5
+	for i := range streams {
+		e := b.connect(fmt.Sprint("n", i))
+		e.spec()
+		e.say(echo{probes["a"].Cluster, up, 200})
+	}
+	b.awaitReports(streams)
+	b.await("to have the senders gone", func() bool { return roles() == 2*streams })
+}
+
+// roles counts the goroutines that are at work in a stream.
+func roles() (n int) {
+	all := make([]byte, 1<<20)
+	for one := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if strings.Contains(one, "hds.(*stream).") {
+			n++
+		}
+	}
+	return n
 }

@@ -16,10 +16,10 @@ func TestAClusterIsMadeOnceForAllStreams(t *testing.T) {
 	b := newBed(t, Config{Listen: []string{"127.0.0.1:0"}})
 	sent := func(p *Plan) map[string]any {
 		s := newSession(1, newIdentity(newNode("n1")), "peer", nil)
-		s.commit(p, t0)
+		spec, _ := s.commit(p, t0)
 		out := map[string]any{}
-		for name, ep := range s.endpoints {
-			out[name] = ep.message
+		for _, c := range spec.GetClusterHealthChecks() {
+			out[c.GetClusterName()] = c
 		}
 		return out
 	}

@@ -2,9 +2,10 @@ package hds
 
 import (
 	"errors"
+	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func (b bounded) Accept() (net.Conn, error) {
 		}
 		c := b.connections
 		if c.open.Add(1) <= c.most {
-			return &counted{Conn: conn, done: sync.OnceFunc(func() { c.open.Add(-1) })}, nil
+			return newCounted(conn, &c.open)
 		}
 		c.open.Add(-1)
 		c.refusals.note(reasonConnections, conn.RemoteAddr().Network()+":"+conn.RemoteAddr().String(), errConnections, time.Now())
@@ -42,15 +43,34 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that counts until it is closed. It reads as gRPC reads
+// those that it is given as they are.
 type counted struct {
 	net.Conn
-	done func()
+	patient
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func newCounted(conn net.Conn, open *atomic.Int64) (net.Conn, error) {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no connection of the kernel's", conn)
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("reaching the descriptor of a connection: %w", err)
+	}
+	c := &counted{Conn: conn, open: open}
+	c.patient.init(raw)
+	return c, nil
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	c.done()
+	if !c.closed.Swap(true) {
+		c.open.Add(-1)
+	}
 	return c.Conn.Close()
 }
 

@@ -10,6 +10,8 @@ import (
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
 // secret stands for what is not shown.
@@ -31,7 +33,7 @@ type Exchange struct {
 func (s *Server) Exchange(nodeID string) (Exchange, bool, error) {
 	var newest *session
 	for _, o := range s.all() {
-		if o.session.identity.node.GetId() == nodeID {
+		if o.session.identity.id == nodeID {
 			newest = o.session
 		}
 	}
@@ -46,21 +48,14 @@ func (s *session) exchange() (Exchange, error) {
 	e := Exchange{Stream: s.info()}
 	s.mu.Lock()
 	e.Sent = s.sent
-	if s.specified {
-		clusters := make([]*healthv3.ClusterHealthCheck, 0, len(s.order))
-		for _, name := range s.order {
-			clusters = append(clusters, s.endpoints[name].message)
-		}
-		e.Specifier = specifier(clusters, s.interval)
-	}
+	specified, interval, probes := s.specified(), s.interval, s.asked.probes
 	s.mu.Unlock()
-	if e.Specifier != nil {
-		e.Specifier = proto.CloneOf(e.Specifier)
-		for _, c := range e.Specifier.GetClusterHealthChecks() {
-			if err := hide(c); err != nil {
-				return e, err
-			}
+	if specified {
+		clusters, err := shown(probes)
+		if err != nil {
+			return e, err
 		}
+		e.Specifier = specifier(clusters, interval)
 	}
 	if e.LastReport.IsZero() {
 		return e, nil
@@ -70,6 +65,22 @@ func (s *session) exchange() (Exchange, error) {
 		return e, fmt.Errorf("decoding the newest report: %w", err)
 	}
 	return e, nil
+}
+
+// shown are the clusters of probes as people see them. They are made anew: a
+// probe's cluster is always the same.
+func shown(probes []*probe.Probe) ([]*healthv3.ClusterHealthCheck, error) {
+	out := make([]*healthv3.ClusterHealthCheck, len(probes))
+	for i, p := range probes {
+		var err error
+		if out[i], err = guarded(p); err != nil {
+			return nil, err
+		}
+		if err := hide(out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // hide takes out of a cluster what nobody is to see.

@@ -3,6 +3,7 @@ package hds
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -208,7 +209,9 @@ func (b *bed) dial(calls ...grpc.CallOption) *fakeEnvoy {
 func (b *bed) connect(id string) *fakeEnvoy {
 	b.t.Helper()
 	e := b.dial().listen()
-	e.send(requestOf(id))
+	if err := e.stream.SendMsg(requestOf(id)); !errors.Is(err, io.EOF) { // else it was refused already
+		require.NoError(b.t, err)
+	}
 	return e
 }
 

@@ -3,10 +3,7 @@ package hds
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"time"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
 // report takes the newest report in. It returns the check ids whose observation
@@ -19,16 +16,16 @@ func (s *session) report(f *frame, now time.Time) (dirty []string, freed bool, e
 		s.reports, s.lastReport = s.reports+1, now
 		return s.settle(), false, nil
 	}
-	endpoints, leaving, whole := s.endpoints, maps.Clone(s.leaving), s.reread || s.repeats
+	asked, leaving, whole, by := s.asked, maps.Clone(s.leaving), s.reread || s.repeats, s.specifiers
 	s.mu.Unlock()
 	// Unlocked: a report may be long, and nobody else must wait for it.
-	r, err := read(f, whole, func(name string) bool { return endpoints[name] != nil || leaving[name] })
+	r, err := read(f, whole, func(name string) bool { return asked.has(name) || leaving[name] })
 	if err != nil {
 		return nil, false, fmt.Errorf("decoding a report: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dirty, freed = s.fold(r, s.lastReport, sameMap(endpoints, s.endpoints))
+	dirty, freed = s.fold(r, s.lastReport, by == s.specifiers)
 	s.reports, s.lastReport = s.reports+1, now
 	return append(dirty, s.settle()...), freed, nil
 }
@@ -36,17 +33,13 @@ func (s *session) report(f *frame, now time.Time) (dirty []string, freed bool, e
 // read reads the newest report: only what has changed, if it may.
 func read(f *frame, whole bool, wanted func(cluster string) bool) (report, error) {
 	defer f.forget()
+	newest := f.newest()
 	if !whole {
-		if r, ok := readChanges(f.before, f.last, wanted); ok {
+		if r, ok := readChanges(f.before, newest, wanted); ok {
 			return r, nil
 		}
 	}
-	return readReport(f.last, wanted)
-}
-
-// sameMap says whether two maps are one and the same.
-func sameMap(a, b map[string]*endpoint) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	return readReport(newest, wanted)
 }
 
 // fold compares a report with what the endpoints are known to be. last is when
@@ -56,21 +49,12 @@ func (s *session) fold(r report, last time.Time, current bool) (dirty []string, 
 	if r.partial {
 		return s.foldChanges(r, last), false
 	}
-	number := s.reports + 1
-	s.decoded, s.foreign, s.repeats = number, r.others, r.repeats
-	for name, ep := range s.endpoints {
-		got, echoed := r.sightings[name]
-		changed := false
-		if echoed {
-			changed = ep.take(got, number, last)
-		} else {
-			changed = ep.fall(last)
-		}
-		if changed {
-			dirty = append(dirty, ep.probe.CheckID)
-		}
-		if echoed && ep.firstEcho == number {
-			s.unsettled[name] = ep
+	s.decoded, s.foreign, s.repeats = true, r.others, r.repeats
+	for i, pr := range s.asked.probes {
+		got, echoed := r.sightings[pr.Cluster]
+		s.asked.endpoints[i].seen = echoed
+		if s.foldOne(i, got, echoed, last) {
+			dirty = append(dirty, pr.CheckID)
 		}
 	}
 	if !current {
@@ -78,67 +62,94 @@ func (s *session) fold(r report, last time.Time, current bool) (dirty []string, 
 	}
 	s.reread = false
 	for name := range r.sightings {
-		if s.endpoints[name] == nil {
+		if !s.asked.has(name) {
 			s.foreign++
 		}
 	}
+	freed = s.free(r)
+	s.noteApplied(last, false)
+	return dirty, freed
+}
+
+// free lets go of the clusters that were withdrawn and that a report shows gone,
+// and tells whether there were any.
+func (s *session) free(r report) (freed bool) {
 	for name := range s.leaving {
 		if _, echoed := r.sightings[name]; !echoed {
 			delete(s.leaving, name)
 			freed = true
 		}
 	}
-	s.noteApplied(last, false)
-	return dirty, freed
+	if len(s.leaving) == 0 {
+		s.leaving = nil
+	}
+	return freed
 }
 
 // foldChanges is fold for a report that names the clusters that the one before
 // it did: what follows from their names is as it was.
 func (s *session) foldChanges(r report, last time.Time) (dirty []string) {
 	for name, got := range r.sightings {
-		if ep := s.endpoints[name]; ep != nil && ep.take(got, s.decoded, last) {
-			dirty = append(dirty, ep.probe.CheckID)
+		if i, ok := s.asked.index(name); ok && s.foldOne(i, got, true, last) {
+			dirty = append(dirty, s.asked.probes[i].CheckID)
 		}
 	}
 	return dirty
 }
 
-// take notes what report number says of the endpoint, and tells whether it is
-// anything new.
-func (e *endpoint) take(got wired, number uint64, last time.Time) bool {
-	fresh := !e.echoed
+// foldOne notes what the newest report says of endpoint i, if it echoes it, and
+// tells whether it is anything new.
+func (s *session) foldOne(i int, got wired, echoed bool, last time.Time) bool {
+	if !echoed {
+		return s.fall(i, last)
+	}
+	ep := &s.asked.endpoints[i]
+	fresh := !ep.echoed()
 	if fresh {
-		e.echoed, e.firstEcho = true, number
+		ep.firstEcho, ep.unsettled = s.reports+1, true
+		s.unsettled++
 	}
-	e.seen = number
 	if !got.answers {
-		return e.fall(last) || fresh
+		return s.fall(i, last) || fresh
 	}
-	changed := fresh || !e.live || got.sighting != e.answer
-	e.answer, e.answers, e.live = got.sighting, true, true
-	e.healthy = e.healthy || got.status == corev3.HealthStatus_HEALTHY
-	return changed
+	if !ep.live {
+		delete(s.fallen, s.asked.probes[i].Cluster)
+	}
+	return ep.take(got.sighting) || fresh
 }
 
-// fall ends the endpoint's word: the newest report holds no answer. The last
-// one stands with its time.
-func (e *endpoint) fall(last time.Time) bool {
-	if !e.live {
+// fall ends the word of endpoint i: the newest report holds no answer. The last
+// one, if there was any, stands with its time.
+func (s *session) fall(i int, last time.Time) bool {
+	ep := &s.asked.endpoints[i]
+	if !ep.live {
 		return false
 	}
-	e.live, e.at = false, last
+	ep.live = false
+	if s.fallen == nil {
+		s.fallen = map[string]time.Time{}
+	}
+	s.fallen[s.asked.probes[i].Cluster] = last
 	return true
 }
 
 // settle lists the checks of the endpoints whose bad news came a report closer
-// to counting, and lets go of those for which nothing is left to wait for.
+// to counting, and settles those for which nothing is left to wait for.
 func (s *session) settle() (dirty []string) {
-	for name, ep := range s.unsettled {
-		if !ep.healthy && ep.live {
-			dirty = append(dirty, ep.probe.CheckID)
+	if s.unsettled == 0 {
+		return nil
+	}
+	for i, pr := range s.asked.probes {
+		ep := &s.asked.endpoints[i]
+		if !ep.unsettled {
+			continue
 		}
-		if ep.healthy || s.reports > ep.firstEcho+ep.quiet {
-			delete(s.unsettled, name)
+		if !ep.healthy && ep.live {
+			dirty = append(dirty, pr.CheckID)
+		}
+		if ep.healthy || s.reports > ep.firstEcho+quiet(pr, s.interval) {
+			ep.unsettled = false
+			s.unsettled--
 		}
 	}
 	return dirty
@@ -146,9 +157,9 @@ func (s *session) settle() (dirty []string) {
 
 // noteApplied compares the newest specifier with the newest report.
 func (s *session) noteApplied(now time.Time, sent bool) {
-	applied := s.decoded > 0 && s.foreign == 0 && len(s.leaving) == 0
-	for _, ep := range s.endpoints {
-		applied = applied && ep.echoed && ep.seen == s.decoded
+	applied := s.decoded && s.foreign == 0 && len(s.leaving) == 0
+	for i := range s.asked.endpoints {
+		applied = applied && s.asked.endpoints[i].seen
 	}
 	switch {
 	case applied:

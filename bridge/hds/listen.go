@@ -41,11 +41,19 @@ func (s *Server) serve(ctx context.Context, g *grpc.Server) error {
 	group.Go(func() error { s.turns.Run(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done()
-		close(s.done)
+		s.endStreams()
 		stop(g)
 		return nil
 	})
 	return group.Wait()
+}
+
+// endStreams makes the streams end, and those that begin still.
+func (s *Server) endStreams() {
+	close(s.done)
+	for _, o := range s.all() {
+		o.replan()
+	}
 }
 
 // stop ends the server; clients have a second to take notice.

@@ -16,7 +16,9 @@ import (
 // identity is what is kept of the node in an Envoy's first message, which is
 // 60 kB long (facts/envoy-hds.md 0.20).
 type identity struct {
-	node *corev3.Node
+	// id is the node's. The namespace and the partition are those that its metadata
+	// names, empty if it names none.
+	id, namespace, partition string
 	// version is Envoy's, empty when it did not say.
 	version string
 	// codes says that this Envoy's HTTP status codes can be trusted; grpc that it
@@ -42,14 +44,8 @@ var codesSince = [3]uint32{1, 39, 3}
 
 // newIdentity keeps of a node what the bridge decides by.
 func newIdentity(n *corev3.Node) identity {
-	id := identity{node: &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster()}}
-	kept := map[string]*structpb.Value{}
-	for _, key := range []string{"namespace", "partition"} {
-		if v := n.GetMetadata().GetFields()[key]; v != nil {
-			kept[key] = structpb.NewStringValue(v.GetStringValue())
-		}
-	}
-	id.node.Metadata = &structpb.Struct{Fields: kept}
+	meta := n.GetMetadata().GetFields()
+	id := identity{id: n.GetId(), namespace: meta["namespace"].GetStringValue(), partition: meta["partition"].GetStringValue()}
 	if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		id.version = fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 		id.codes, id.grpc = !before(v, codesSince), !before(v, grpcSince)
@@ -69,7 +65,7 @@ func before(v *typev3.SemanticVersion, w [3]uint32) bool {
 // sighting is what one report says of one of our clusters.
 type sighting struct {
 	status corev3.HealthStatus
-	code   int
+	code   uint16
 }
 
 // single reads the one endpoint that a cluster of ours has. Another number of
@@ -84,12 +80,12 @@ func single(c *healthv3.ClusterEndpointsHealth) (sighting, bool) {
 
 // statusCode reads the HTTP status code of an endpoint's metadata; 0 when there
 // is none that could be one.
-func statusCode(m *structpb.Struct) int {
+func statusCode(m *structpb.Struct) uint16 {
 	n := m.GetFields()["http_status_code"].GetNumberValue()
 	if n < 100 || n > 599 || n != math.Trunc(n) {
 		return 0
 	}
-	return int(n)
+	return uint16(n)
 }
 
 // isAnswer says whether a status says anything of the endpoint.

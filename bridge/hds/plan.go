@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/ryanuber/go-glob"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
@@ -50,7 +49,6 @@ type Plan struct {
 }
 
 // NewPlan makes the plan for the probes that were derived from a snapshot.
-// The probes have to be in order, and keep it.
 func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *Plan {
 	p := &Plan{config: config, clusters: newClusters(probes), proxies: map[string]bool{}, sidecar: map[string][]*probe.Probe{}, destinations: map[string]string{}}
 	for id, inst := range snap.Instances {
@@ -62,7 +60,7 @@ func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *
 			p.destinations[id] = served.Service
 		}
 	}
-	for _, pr := range probes {
+	for _, pr := range byCluster(probes) {
 		for _, id := range pr.Sidecars {
 			p.sidecar[id] = append(p.sidecar[id], pr)
 		}
@@ -73,11 +71,18 @@ func NewPlan(config PlanConfig, snap *catalog.Snapshot, probes []*probe.Probe) *
 	return p
 }
 
+// byCluster are probes in the order of their clusters' names, of which each is
+// there once: so they are looked up, and sent.
+func byCluster(probes []*probe.Probe) []*probe.Probe {
+	order := func(a, b *probe.Probe) int { return cmp.Compare(a.Cluster, b.Cluster) }
+	return slices.CompactFunc(slices.SortedFunc(slices.Values(probes), order), func(a, b *probe.Probe) bool { return a.Cluster == b.Cluster })
+}
+
 // assign tells what an Envoy is and what it is to probe, by the node it names.
-func (p *Plan) assign(node *corev3.Node) (Kind, []*probe.Probe) {
-	id := node.GetId()
+func (p *Plan) assign(ident identity) (Kind, []*probe.Probe) {
+	id := ident.id
 	switch {
-	case id == "" || !p.serves(node):
+	case id == "" || !p.serves(ident):
 		return UnknownEnvoy, nil
 	case p.proxies[id]:
 		return SidecarEnvoy, p.sidecar[id]
@@ -90,27 +95,25 @@ func (p *Plan) assign(node *corev3.Node) (Kind, []*probe.Probe) {
 // services are those that an Envoy speaks for, in order: what its token has to
 // be allowed to write. A sidecar speaks for its destination also while that is
 // not probed. Without a plan nobody speaks for anything.
-func (p *Plan) services(node *corev3.Node) (out []string) {
+func (p *Plan) services(ident identity) (out []string) {
 	if p == nil {
 		return nil
 	}
-	kind, probes := p.assign(node)
+	kind, probes := p.assign(ident)
 	for _, pr := range probes {
 		out = append(out, pr.Service)
 	}
-	if name, ok := p.destinations[node.GetId()]; ok && kind == SidecarEnvoy {
+	if name, ok := p.destinations[ident.id]; ok && kind == SidecarEnvoy {
 		out = append(out, name)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// serves says whether the node is of the namespace and partition that the
-// daemon serves, as far as its metadata tells.
-func (p *Plan) serves(node *corev3.Node) bool {
-	fields := node.GetMetadata().GetFields()
-	return same(fields["namespace"].GetStringValue(), p.config.Namespace) &&
-		same(fields["partition"].GetStringValue(), p.config.Partition)
+// serves says whether an Envoy is of the namespace and partition that the daemon
+// serves, as far as its metadata tells.
+func (p *Plan) serves(ident identity) bool {
+	return same(ident.namespace, p.config.Namespace) && same(ident.partition, p.config.Partition)
 }
 
 // same says whether an Envoy's namespace or partition is ours. An Envoy that

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -55,8 +56,10 @@ type Server struct {
 	connections *connections
 	// turns logs that streams begin and end.
 	turns *logging.Limiter
-	// done is closed when the streams are to end.
+	// done is closed when the streams are to end; they are woken to see it.
 	done chan struct{}
+	// packer packs what streams keep.
+	packer *packer
 	// updates holds a signal as long as there is news.
 	updates chan struct{}
 
@@ -87,6 +90,7 @@ func New(config Config) (*Server, error) {
 	r := newRefusals(config.Logger, config.Metrics)
 	s := &Server{
 		refusals: r, connections: &connections{most: 2*int64(config.MaxStreams) + spareConnections, refusals: r},
+		packer: newPacker(),
 		turns:  logging.NewLimiter(config.Logger, turnsAtOnce),
 		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
 		dirty: map[string]bool{}, waiting: map[string]error{},
@@ -103,6 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
+		experimental.BufferPool(newBuffers()),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxPerConnection),
 		grpc.Creds(s.handshakes()),
@@ -169,7 +174,7 @@ func (s *session) observes(p *probe.Probe) bool {
 	if s.kind == NodeEnvoy {
 		return p.ByNode
 	}
-	return s.kind == SidecarEnvoy && slices.Contains(p.Sidecars, s.identity.node.GetId())
+	return s.kind == SidecarEnvoy && slices.Contains(p.Sidecars, s.identity.id)
 }
 
 // all lists the open streams, the oldest first; the list is not to be written
@@ -197,7 +202,7 @@ func (s *Server) welcome(ident identity) bool {
 	if plan == nil {
 		return true // nobody is known yet
 	}
-	if kind, _ := plan.assign(ident.node); kind != UnknownEnvoy {
+	if kind, _ := plan.assign(ident); kind != UnknownEnvoy {
 		return true
 	}
 	strangers := 0
@@ -229,7 +234,7 @@ func (s *Server) open(ident identity, peer string, allowed map[string]bool, repl
 		s.news(plan.checksOf(ident))
 	}
 	s.config.Metrics.StreamOpened()
-	id := ident.node.GetId()
+	id := ident.id
 	s.turns.Log(time.Now(), hclog.Info, "opened "+id, "stream opened",
 		logging.Known("node_id", id, "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)...)
 	return ses
@@ -244,7 +249,7 @@ func (s *Server) close(ses *session, cause error) {
 		s.news(plan.checksOf(ses.identity))
 	}
 	s.config.Metrics.StreamEnded()
-	id := ses.identity.node.GetId()
+	id := ses.identity.id
 	s.turns.Log(time.Now(), hclog.Info, "ended "+id, "stream ended", "node_id", id, "kind", ses.info().Kind, "stream", ses.id, "cause", plain(cause))
 }
 
@@ -259,7 +264,7 @@ func plain(cause error) string {
 
 // checksOf lists the checks that an Envoy is to observe.
 func (p *Plan) checksOf(ident identity) []string {
-	_, probes := p.assign(ident.node)
+	_, probes := p.assign(ident)
 	ids := make([]string, len(probes))
 	for i, pr := range probes {
 		ids[i] = pr.CheckID
@@ -320,9 +325,9 @@ func (s *session) info() Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stream{
-		ID: s.id, NodeID: s.identity.node.GetId(), Kind: s.kind, Peer: s.peer, Envoy: s.identity.version,
-		Applied: s.specified && s.unapplied.IsZero(), Unapplied: s.unapplied,
-		Probes: len(s.order), LastReport: s.lastReport, Dropped: s.dropped, Denied: s.denied(),
+		ID: s.id, NodeID: s.identity.id, Kind: s.kind, Peer: s.peer, Envoy: s.identity.version,
+		Applied: s.specified() && s.unapplied.IsZero(), Unapplied: s.unapplied,
+		Probes: len(s.asked.probes), LastReport: s.lastReport, Dropped: s.dropped, Denied: s.denied(),
 	}
 }
 

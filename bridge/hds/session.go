@@ -1,7 +1,6 @@
 package hds
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -25,19 +24,19 @@ type session struct {
 	// allowed says of each service that was asked for whether the stream's token
 	// may write it; nil is a stream without a token, which may observe all.
 	allowed map[string]bool
-	// endpoints are the clusters of the newest specifier, by name; order is their
-	// order in it.
-	endpoints map[string]*endpoint
-	order     []string
-	interval  time.Duration
-	// specified says that there was a specifier at all; the newest was made at
-	// sent.
-	specified bool
-	sent      time.Time
+	// asked are the clusters of the newest specifier; specifiers counts these.
+	asked      asked
+	specifiers uint64
+	interval   time.Duration
+	// sent is when the newest was made.
+	sent time.Time
 	// leaving are clusters that were withdrawn and may still be echoed. None of
 	// them is sent again before a report has shown it gone: an echo of the old
-	// one would be taken for the new one.
+	// one would be taken for the new one. It is nil while there are none.
 	leaving map[string]bool
+	// fallen is when the last answer came of the clusters that had one, and have none
+	// in the newest report. It is nil before there was any.
+	fallen map[string]time.Time
 	// dropped are the probes that are left out for this Envoy, with the reason.
 	dropped map[string]error
 
@@ -47,45 +46,19 @@ type session struct {
 	// unapplied is since when the newest specifier awaits its echo, zero when it
 	// was echoed in full.
 	unapplied time.Time
-	// decoded is the number of the newest report that was read as a whole; foreign
-	// is the number of clusters in it that are not in the newest specifier.
-	decoded uint64
+	// decoded says that a report was read as a whole; foreign is the number of
+	// clusters in the newest of these that are not in the newest specifier.
+	decoded bool
 	foreign int
 	// reread makes the next report be read as a whole, even if it equals the last;
 	// repeats says that the newest one named a cluster twice.
 	reread, repeats bool
-	// unsettled are the endpoints whose bad news does not count yet: each report
-	// brings it closer.
-	unsettled map[string]*endpoint
-}
-
-// endpoint is the one endpoint of one of our clusters, as one stream sees it.
-type endpoint struct {
-	probe *probe.Probe
-	// message is what is sent; other streams may share it.
-	message *healthv3.ClusterHealthCheck
-	// quiet is how many reports after the first echo bad news may have to wait.
-	quiet uint64
-
-	echoed    bool
-	firstEcho uint64
-	// seen is the number of the report, of those read as a whole, that echoed the
-	// cluster last.
-	seen uint64
-	// answer is the last status that was an answer; live says that the newest
-	// report holds one, else at is when the last one came.
-	answer  sighting
-	answers bool
-	live    bool
-	at      time.Time
-	healthy bool
+	// unsettled is the number of endpoints that are not settled.
+	unsettled int
 }
 
 func newSession(id uint64, ident identity, peer string, allowed map[string]bool) *session {
-	return &session{
-		id: id, identity: ident, peer: peer, kind: UnknownEnvoy, allowed: allowed,
-		endpoints: map[string]*endpoint{}, leaving: map[string]bool{}, unsettled: map[string]*endpoint{},
-	}
+	return &session{id: id, identity: ident, peer: peer, kind: UnknownEnvoy, allowed: allowed}
 }
 
 // differs says whether the plan asks for another specifier than the newest.
@@ -93,17 +66,24 @@ func (s *session) differs(p *Plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	probes := s.assign(p)
-	if !s.specified || s.interval != p.config.ReportInterval {
+	if !s.specified() || s.interval != p.config.ReportInterval {
 		return true
 	}
-	want := make([]string, 0, len(probes))
+	n := 0
 	for _, pr := range probes {
-		if !s.leaving[pr.Cluster] && s.dropped[pr.Cluster] == nil {
-			want = append(want, pr.Cluster)
+		if s.leaving[pr.Cluster] || s.dropped[pr.Cluster] != nil {
+			continue
 		}
+		if n == len(s.asked.probes) || s.asked.probes[n].Cluster != pr.Cluster {
+			return true
+		}
+		n++
 	}
-	return !slices.Equal(want, s.order)
+	return n < len(s.asked.probes)
 }
+
+// specified says whether there was a specifier at all.
+func (s *session) specified() bool { return s.specifiers > 0 }
 
 // commit takes the plan over and returns the specifier to send for it, and the
 // probes that are left out of it.
@@ -111,58 +91,74 @@ func (s *session) commit(p *Plan, now time.Time) (*healthv3.HealthCheckSpecifier
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	probes := s.assign(p)
-	s.interval, s.specified, s.reread = p.config.ReportInterval, true, true
-	s.sent = now
-
-	old := s.endpoints
-	s.endpoints = make(map[string]*endpoint, len(probes))
-	s.order, s.dropped = nil, nil
-	clusters := make([]*healthv3.ClusterHealthCheck, 0, len(probes))
-	for _, pr := range probes {
-		ep, err := s.endpointFor(p.clusters, pr, old[pr.Cluster])
-		if err != nil {
-			s.drop(pr.Cluster, err)
-		}
-		if ep == nil {
-			continue
-		}
-		s.endpoints[pr.Cluster] = ep
-		s.order = append(s.order, pr.Cluster)
-		clusters = append(clusters, ep.message)
-	}
-	for name := range old {
-		if s.endpoints[name] == nil {
-			s.leaving[name] = true
-			delete(s.unsettled, name)
-		}
-	}
+	old, pace := s.asked, s.interval
+	s.interval, s.sent, s.reread = p.config.ReportInterval, now, true
+	s.specifiers++
+	clusters := s.ask(p.clusters, probes)
+	s.inherit(old, pace)
 	s.noteApplied(now, true)
 	return specifier(clusters, s.interval), s.dropped
 }
 
-// endpointFor is the endpoint of a probe: the one there was, or a new one. It
-// is nil while an older cluster of the name may still be echoed.
-func (s *session) endpointFor(clusters *clusters, pr *probe.Probe, old *endpoint) (*endpoint, error) {
-	if s.leaving[pr.Cluster] || s.endpoints[pr.Cluster] != nil {
-		return nil, nil
-	}
-	quiet := uint64(probe.Grace(pr.Settings) / s.interval)
-	if old != nil {
-		if old.quiet != quiet && old.echoed { // reports at another pace are another clock
-			old.firstEcho = s.reports + 1
-			s.unsettled[pr.Cluster] = old
+// ask makes asked what can be asked of probes, and returns it as it is sent.
+func (s *session) ask(made *clusters, probes []*probe.Probe) []*healthv3.ClusterHealthCheck {
+	s.dropped = nil
+	clusters := make([]*healthv3.ClusterHealthCheck, 0, len(probes))
+	some := make([]*probe.Probe, 0, len(probes))
+	for _, pr := range probes {
+		if s.leaving[pr.Cluster] {
+			continue // an older cluster of the name may still be echoed
 		}
-		old.probe, old.quiet = pr, quiet
-		return old, nil
+		m, err := s.message(made, pr)
+		if err != nil {
+			s.drop(pr.Cluster, err)
+			continue
+		}
+		clusters, some = append(clusters, m), append(some, pr)
 	}
+	if len(some) == len(probes) {
+		some = probes // the plan's own: as a rule there is one slice for all streams
+	}
+	s.asked = asked{probes: some, endpoints: make([]endpoint, len(some))}
+	return clusters
+}
+
+// message is what the Envoy is sent of a probe, or why it cannot be.
+func (s *session) message(clusters *clusters, pr *probe.Probe) (*healthv3.ClusterHealthCheck, error) {
 	if err := s.identity.fits(pr); err != nil {
 		return nil, err
 	}
-	m, err := clusters.of(pr)
-	if err != nil {
-		return nil, err
+	return clusters.of(pr)
+}
+
+// inherit takes over what is known of the clusters that were asked for before, when
+// pace was the report interval, and notes which of them are no more.
+func (s *session) inherit(old asked, pace time.Duration) {
+	s.unsettled = 0
+	for i, pr := range old.probes {
+		k, ok := s.asked.index(pr.Cluster)
+		if !ok {
+			s.leave(pr.Cluster)
+			continue
+		}
+		ep := &s.asked.endpoints[k]
+		*ep = old.endpoints[i]
+		if ep.echoed() && quiet(pr, pace) != quiet(s.asked.probes[k], s.interval) { // reports at another pace are another clock
+			ep.firstEcho, ep.unsettled = s.reports+1, true
+		}
+		if ep.unsettled {
+			s.unsettled++
+		}
 	}
-	return &endpoint{probe: pr, message: m, quiet: quiet}, nil
+}
+
+// leave notes that a cluster was withdrawn.
+func (s *session) leave(cluster string) {
+	if s.leaving == nil {
+		s.leaving = map[string]bool{}
+	}
+	s.leaving[cluster] = true
+	delete(s.fallen, cluster)
 }
 
 func (s *session) drop(cluster string, err error) {
@@ -207,18 +203,18 @@ type Observation struct {
 func (s *session) observation(p *probe.Probe) Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := Observation{NodeID: s.identity.node.GetId(), Stream: s.id}
-	ep := s.endpoints[p.Cluster]
+	o := Observation{NodeID: s.identity.id, Stream: s.id}
+	ep := s.asked.find(p.Cluster)
 	if ep == nil || !ep.answers {
 		return o
 	}
-	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer.status, ep.healthy, ep.at
-	o.Reports, o.Quiet = int(max(s.reports, ep.firstEcho)-ep.firstEcho), int(ep.quiet)
-	if s.identity.codes {
-		o.Code = ep.answer.code
+	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer().status, ep.healthy, s.lastReport
+	o.Reports, o.Quiet = int(max(s.reports, ep.firstEcho)-ep.firstEcho), int(quiet(p, s.interval))
+	if !ep.live {
+		o.At = s.fallen[p.Cluster]
 	}
-	if ep.live {
-		o.At = s.lastReport
+	if s.identity.codes {
+		o.Code = int(ep.code)
 	}
 	return o
 }

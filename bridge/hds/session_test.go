@@ -329,7 +329,7 @@ func TestWhoAnEnvoyIs(t *testing.T) {
 	other := &catalog.Instance{ID: "odd", Kind: catalog.KindConnectProxy}
 	gateway := &catalog.Instance{ID: "gw", Kind: "ingress-gateway"}
 	plan, probes := world(PlanConfig{NodeIDs: []string{"gw", "n*", "x-sidecar-proxy", "*proxy"}}, map[string]map[string]string{"web-1": asHTTP, "web-2": asHTTP}, proxy, other, gateway)
-	is := func(n *corev3.Node) (Kind, []*probe.Probe) { return plan.assign(n) }
+	is := func(n *corev3.Node) (Kind, []*probe.Probe) { return plan.assign(newIdentity(n)) }
 
 	kind, got := is(newNode("web-1-sidecar-proxy"))
 	assert.Equal(t, SidecarEnvoy, kind)
@@ -350,7 +350,7 @@ func TestWhoAnEnvoyIs(t *testing.T) {
 	meta := func(key, value string) *corev3.Node {
 		n := newNode("n1")
 		n.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(value)}}
-		return newIdentity(n).node
+		return n
 	}
 	kind, _ = is(meta("namespace", "default"))
 	assert.Equal(t, NodeEnvoy, kind)
@@ -412,4 +412,24 @@ func TestAnEqualFrameCostsNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+}
+
+func TestAPlanHasEachClusterOnceInOrder(t *testing.T) {
+	of := func(clusters ...string) (out []*probe.Probe) {
+		for _, c := range clusters {
+			out = append(out, &probe.Probe{Cluster: c, ByNode: true, Sidecars: []string{"s"}})
+		}
+		return out
+	}
+	given := of("hds:b@1", "hds:a@1", "hds:a!@1", "hds:a@1")
+	plan := NewPlan(PlanConfig{}, &catalog.Snapshot{}, given)
+	assert.Equal(t, of("hds:a!@1", "hds:a@1", "hds:b@1"), plan.node)
+	assert.Equal(t, plan.node, plan.sidecar["s"])
+	assert.Equal(t, "hds:b@1", given[0].Cluster, "what was given is left as it is")
+	for i, p := range plan.node {
+		k, ok := asked{probes: plan.node}.index(p.Cluster)
+		assert.True(t, ok)
+		assert.Equal(t, i, k)
+	}
+	assert.False(t, asked{probes: plan.node}.has("hds:a@2"))
 }

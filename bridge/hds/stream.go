@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -25,11 +26,6 @@ const (
 	maxNodeID = 1024
 	// sendTimeout is how long one Send may block before the stream is given up.
 	sendTimeout = 10 * time.Second
-	// gatherQuiet and gatherMost bound how long a change waits for others: the
-	// first goes out at once, those that follow it within gatherQuiet are
-	// gathered for at most gatherMost.
-	gatherQuiet = 250 * time.Millisecond
-	gatherMost  = time.Second
 )
 
 var (
@@ -40,23 +36,23 @@ var (
 )
 
 // stream runs one stream: a reader, a sender, and the handler that decides and
-// never blocks on either.
+// never blocks on either. There are hundreds, and most of the time nothing happens
+// on them: what is not always needed is made when it is.
 type stream struct {
 	server  *Server
 	grpc    grpc.ServerStream
 	session *session
-	// log names the stream in each line.
-	log   hclog.Logger
-	token Token
-	// end ends the stream with a cause.
-	end context.CancelCauseFunc
-	// slot holds the newest specifier that is not sent yet.
-	slot chan *healthv3.HealthCheckSpecifier
-	// poke wakes the handler: the plan changed, or a held back cluster is free.
+	token   Token
+	// cause is why the stream is to end, nil as long as it is not.
+	cause atomic.Pointer[error]
+	// poke wakes the handler: the plan changed, a held back cluster is free, or the
+	// stream is to end.
 	poke  chan struct{}
 	pacer pacer
-	// replanned wakes who keeps the stream authorized.
+	// replanned wakes who keeps the stream authorized; nil if nobody does.
 	replanned chan struct{}
+
+	outbox outbox
 }
 
 // StreamHealthCheck implements the Health Discovery Service. It returns when
@@ -67,20 +63,19 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 		return s.refuse(peer, refused(reasonStreams, codes.ResourceExhausted, fmt.Errorf("consul-hds serves at most %d streams", s.config.MaxStreams)))
 	}
 	defer s.leave()
-	ctx, cancel := context.WithCancelCause(g.Context())
-	defer cancel(nil)
-	st := &stream{
-		server: s, grpc: g, end: cancel, slot: make(chan *healthv3.HealthCheckSpecifier, 1),
-		poke: make(chan struct{}, 1), replanned: make(chan struct{}, 1),
+	// The context ends when this returns, and all that waits for the stream with it.
+	ctx := g.Context()
+	st := &stream{server: s, grpc: g, poke: make(chan struct{}, 1)}
+	if s.config.Authorizer != nil {
+		st.replanned = make(chan struct{}, 1)
 	}
 
-	var f frame
+	f := frame{packer: s.packer}
 	ident, allowed, err := st.enter(ctx, &f)
 	if err != nil {
 		return s.refuse(peer, err)
 	}
 	st.session = s.open(ident, peer, allowed, st.replan, &f)
-	st.log = s.config.Logger.With("node_id", ident.node.GetId(), "stream", st.session.id)
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
 	var no *refusal
@@ -115,17 +110,21 @@ func (st *stream) enter(ctx context.Context, f *frame) (ident identity, allowed 
 	return ident, allowed, err
 }
 
+// entry is what became of a stream's first message.
+type entry struct {
+	ident identity
+	err   error
+}
+
 // first waits for the health check request that begins a stream.
 func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
-	got := make(chan error, 1)
-	go func() { got <- st.grpc.RecvMsg(f) }()
+	got := make(chan entry, 1)
+	go func() { got <- st.receiveFirst(f) }() // its stack grows, and goes with it
 	timer := time.NewTimer(firstMessageTimeout)
 	defer timer.Stop()
 	select {
-	case err := <-got:
-		if err != nil {
-			return identity{}, fmt.Errorf("receiving the first message: %w", err)
-		}
+	case e := <-got:
+		return e.ident, e.err
 	case <-timer.C:
 		return identity{}, errNoFirst
 	case <-ctx.Done():
@@ -133,8 +132,16 @@ func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
 	case <-st.server.done:
 		return identity{}, errShuttingDown
 	}
+}
+
+// receiveFirst receives the first message, and keeps of it who the Envoy is.
+func (st *stream) receiveFirst(f *frame) entry {
+	if err := st.grpc.RecvMsg(f); err != nil {
+		return entry{err: fmt.Errorf("receiving the first message: %w", err)}
+	}
 	defer f.clear()
-	return identify(f.last)
+	ident, err := identify(f.last)
+	return entry{ident, err}
 }
 
 // identify reads who the Envoy is from its first message.
@@ -158,35 +165,43 @@ func identify(b []byte) (identity, error) {
 	return newIdentity(node), nil
 }
 
-// serve runs the reader and the sender, and is itself the handler.
+// serve runs the other roles, and is itself the handler.
 func (st *stream) serve(ctx context.Context, f *frame) error {
-	*f = frame{} // the first message is of no more use
 	go st.read(f)
-	go st.send(ctx)
-	go st.keepAuthorized(ctx)
+	if st.replanned != nil {
+		go st.keepAuthorized(ctx)
+	}
 	st.replan()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-st.server.done:
-			return errShuttingDown
-		case <-st.poke:
-			timer.Reset(st.step(time.Now(), true))
-		case <-timer.C:
-			timer.Reset(st.step(time.Now(), false))
+	for pause := time.Duration(0); ; {
+		poked := st.rest(pause)
+		if err := st.over(); err != nil {
+			return err
 		}
+		pause = st.step(time.Now(), poked)
 	}
 }
 
-// step hands a new specifier to the sender if one is due, and returns how long
-// the handler may sleep. poked says that there may be a change.
+// rest waits until the stream is poked, and no longer than the pause if there is
+// one. It need not look at the context: when that ends the reader says so.
+func (st *stream) rest(pause time.Duration) (poked bool) {
+	if pause == 0 {
+		<-st.poke
+		return true
+	}
+	select {
+	case <-st.poke:
+		return true
+	case <-time.After(pause):
+		return false
+	}
+}
+
+// step hands a new specifier to the sender if one is due, and returns how long it
+// has to wait if it is not due yet. poked says that there may be a change.
 func (st *stream) step(now time.Time, poked bool) time.Duration {
 	plan := st.server.plan.Load()
 	if plan == nil || !st.session.differs(plan) || st.session.undecided(plan) {
-		return time.Hour
+		return 0
 	}
 	if poked {
 		st.pacer.note(now)
@@ -200,14 +215,10 @@ func (st *stream) step(now time.Time, poked bool) time.Duration {
 		if errors.Is(err, errHarmful) {
 			st.server.config.Metrics.GuardDropped(1)
 		}
-		st.log.Debug("leaving out a cluster", "cluster", name, "error", err)
+		st.log().Debug("leaving out a cluster", "cluster", name, "error", err)
 	}
-	select {
-	case <-st.slot:
-	default:
-	}
-	st.slot <- spec
-	return time.Hour
+	st.post(spec)
+	return 0
 }
 
 // read takes reports in as fast as they come.
@@ -217,7 +228,8 @@ func (st *stream) read(f *frame) {
 			st.end(err)
 			return
 		}
-		dirty, freed, err := st.session.report(f, time.Now())
+		now := time.Now()
+		dirty, freed, err := st.session.report(f, now)
 		if err != nil {
 			st.server.config.Metrics.ReportInvalid()
 			st.end(fmt.Errorf("%w: %w", errBadReport, err))
@@ -228,12 +240,13 @@ func (st *stream) read(f *frame) {
 		} else {
 			st.server.config.Metrics.ReportChanged()
 		}
-		if st.log.IsTrace() { // else the arguments would be allocated for each report
-			st.log.Trace("report received", "bytes", len(f.last), "unchanged", f.equal)
+		if st.server.config.Logger.IsTrace() { // else the arguments would be allocated for each report
+			st.log().Trace("report received", "bytes", f.size(), "unchanged", f.equal)
 		}
 		if !f.equal && st.session.stranger() {
 			f.clear() // it may be as long as a message may be, and is of no use
 		}
+		f.rest(now)
 		st.server.news(dirty)
 		if freed {
 			st.wake()
@@ -241,24 +254,28 @@ func (st *stream) read(f *frame) {
 	}
 }
 
-// send sends the newest specifier. A blocked Send ends only when the handler
-// returns (facts/envoy-hds.md 0c).
-func (st *stream) send(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case spec := <-st.slot:
-			blocked := time.AfterFunc(sendTimeout, func() { st.end(errSendBlocked) })
-			err := st.grpc.SendMsg(spec)
-			blocked.Stop()
-			if err != nil {
-				st.end(fmt.Errorf("sending a specifier: %w", err))
-				return
-			}
-			st.server.config.Metrics.SpecifierSent()
-			st.log.Trace("specifier sent", "clusters", len(spec.GetClusterHealthChecks()))
-		}
+// log is the server's logger with the name of the stream. It is made when it is
+// needed.
+func (st *stream) log() hclog.Logger {
+	return st.server.config.Logger.With("node_id", st.session.identity.id, "stream", st.session.id)
+}
+
+// end makes the handler return for a reason; the first one counts.
+func (st *stream) end(cause error) {
+	st.cause.CompareAndSwap(nil, &cause)
+	st.wake()
+}
+
+// over is why the stream is to end, nil if it is not.
+func (st *stream) over() error {
+	if cause := st.cause.Load(); cause != nil {
+		return *cause
+	}
+	select {
+	case <-st.server.done:
+		return errShuttingDown
+	default:
+		return nil
 	}
 }
 
@@ -278,30 +295,3 @@ func (st *stream) replan() {
 	}
 	st.wake()
 }
-
-// pacer decides when a changed specifier goes out. The zero value has sent
-// nothing yet.
-type pacer struct {
-	// last is when the last specifier went out; first and latest are when the
-	// changes began that it does not hold, and when the newest of them came.
-	last, first, latest time.Time
-}
-
-// note takes a change in.
-func (p *pacer) note(now time.Time) {
-	if p.first.IsZero() {
-		p.first = now
-	}
-	p.latest = now
-}
-
-// wait is how long the changes that were noted have to wait still.
-func (p *pacer) wait(now time.Time) time.Duration {
-	if !p.first.Before(p.last.Add(gatherQuiet)) {
-		return 0
-	}
-	return min(p.latest.Add(gatherQuiet).Sub(now), p.first.Add(gatherMost).Sub(now))
-}
-
-// sent notes that a specifier went out with all changes so far.
-func (p *pacer) sent(now time.Time) { *p = pacer{last: now} }

@@ -39,8 +39,8 @@ func (s *session) view(p *probe.Probe) View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.Sent, v.Left = s.sent, s.dropped[p.Cluster]
-	if ep := s.endpoints[p.Cluster]; ep != nil {
-		v.Included, v.Echoed = true, ep.echoed
+	if ep := s.asked.find(p.Cluster); ep != nil {
+		v.Included, v.Echoed = true, ep.echoed()
 	}
 	return v
 }

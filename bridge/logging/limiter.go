@@ -35,7 +35,8 @@ type window struct {
 	began time.Time
 	// said is the number of lines that were logged in it.
 	said int
-	// held is how many lines wait to be logged, and newest the last of them.
+	// held is how many lines wait to be logged, and newest the last of them; there is
+	// one for each node id, so it is not kept longer.
 	held   int
 	newest line
 }
@@ -93,7 +94,7 @@ func (l *Limiter) say(w *window) {
 		args = append(args[:len(args):len(args)], "count", w.held)
 	}
 	l.logger.Log(w.newest.level, w.newest.message, args...)
-	w.said, w.held = w.said+1, 0
+	w.said, w.held, w.newest = w.said+1, 0, line{}
 }
 
 // Flush logs what has waited for a minute.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"time"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
@@ -44,15 +42,15 @@ func (s *server) runBridge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, served := telemetry.New("load"), grpcprom.NewServerMetrics()
+	metrics, served := telemetry.New("load"), telemetry.NewCalls()
 	if err := metrics.Registry().Register(served); err != nil {
 		return err
 	}
 	c := hds.Config{
 		Listen: []string{s.address}, SocketMode: 0o600, SocketGID: -1, MaxStreams: 1024,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn}), Metrics: counted{metrics, s},
-		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.StreamServerInterceptor()), grpc.ChainUnaryInterceptor(served.UnaryServerInterceptor())},
-		Register: func(g *grpc.Server) { served.InitializeMetrics(g) },
+		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.Stream), grpc.ChainUnaryInterceptor(served.Unary)},
+		Register: served.Preset,
 	}
 	if s.tls != nil {
 		c.TLS = func() *tls.Config { return s.tls }
@@ -82,5 +80,5 @@ func planOf(n int) *hds.Plan {
 		Interval: d.Interval, Timeout: d.Timeout, HealthyThreshold: d.HealthyThreshold, UnhealthyThreshold: d.UnhealthyThreshold, Observer: probe.Auto,
 	}}
 	derived := probe.Derive(probe.World{Snapshot: snap}, rules, nil)
-	return hds.NewPlan(hds.PlanConfig{NodeIDs: []string{"*"}, ReportInterval: 500 * time.Millisecond}, snap, derived.Probes)
+	return hds.NewPlan(hds.PlanConfig{NodeIDs: []string{"*"}, ReportInterval: reportInterval}, snap, derived.Probes)
 }

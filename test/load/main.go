@@ -27,7 +27,9 @@ type bench struct {
 	runs int
 	// samples is how many there are in a run of what is measured one by one.
 	samples int
-	rows    []row
+	// profiles is the folder for profiles of the servers; empty makes none.
+	profiles string
+	rows     []row
 }
 
 // measurement makes some rows of the table, by their number in it.
@@ -57,6 +59,7 @@ func main() {
 	only := flag.String("only", "", "the rows to measure, comma-separated; all of them if empty")
 	flag.IntVar(&b.runs, "runs", 5, "how often each side is measured")
 	flag.IntVar(&b.samples, "samples", 100, "rows 3 and 4: how many flips a run has, and ten times as many as it has registrations")
+	flag.StringVar(&b.profiles, "profiles", "", "a folder for profiles of the servers of rows 1, 2 and 7; their CPU time is not that of a run without")
 	flag.Parse()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"runtime"
 	"strconv"
@@ -81,7 +82,11 @@ func (s *server) serve(r role) (err error) {
 		}
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- http.ListenAndServe(os.Getenv(usageVariable), http.HandlerFunc(s.tell)) }()
+	tells := http.NewServeMux()
+	tells.HandleFunc("/", s.tell)
+	tells.HandleFunc("/debug/pprof/", pprof.Index)
+	tells.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	go func() { failed <- http.ListenAndServe(os.Getenv(usageVariable), tells) }()
 	go func() {
 		if r == roleBridge {
 			failed <- s.runBridge(context.Background())

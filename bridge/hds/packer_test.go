@@ -1,0 +1,123 @@
+package hds
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/hds/hdstest"
+)
+
+// rested is a frame that has had a message for so long, and heard it again each
+// second.
+func rested(message []byte, quiet time.Duration) *frame {
+	f := &frame{packer: newPacker()}
+	for at := time.Duration(0); at <= quiet; at += time.Second {
+		f.take(wireOf(message))
+		f.rest(t0.Add(at))
+	}
+	return f
+}
+
+func TestWhatStaysTheSameIsPacked(t *testing.T) {
+	first, err := hdstest.Report(hdstest.Endpoints(50))
+	require.NoError(t, err)
+	other := slices.Clone(first)
+	other[len(other)-1]++
+	f := rested(first, packAfter)
+	require.NotNil(t, f.packed.bytes)
+	assert.Nil(t, f.last)
+	assert.Less(t, len(f.packed.bytes), len(first)/5)
+	assert.Equal(t, len(first), f.size())
+	assert.Equal(t, first, f.newest())
+
+	f.take(wireOf(first))
+	assert.True(t, f.equal)
+	f.take(wireOf(first[:len(first)-1]))
+	assert.False(t, f.equal, "it is shorter")
+
+	f = rested(first, packAfter)
+	f.take(wireOf(other))
+	assert.False(t, f.equal, "as long, but another one")
+	assert.Equal(t, first, f.before)
+	assert.Equal(t, other, f.last)
+	assert.Equal(t, other, f.newest())
+	assert.Nil(t, f.packed.bytes)
+}
+
+func TestWhatIsNotPacked(t *testing.T) {
+	short := []byte("some message")
+	assert.Nil(t, rested(short, packAfter-time.Second).packed.bytes, "it may change still")
+	assert.NotNil(t, rested(bytes.Repeat([]byte{'a'}, maxPacked), packAfter).packed.bytes)
+	assert.Nil(t, rested(bytes.Repeat([]byte{'a'}, maxPacked+1), packAfter).packed.bytes, "it takes too long to unpack")
+	assert.Nil(t, rested(nil, packAfter).packed.bytes)
+	f := &frame{packer: newPacker()}
+	for at := time.Duration(0); at <= 3*packAfter; at += packAfter / 2 { // flips all the time
+		f.take(wireOf(append(short, byte(at/packAfter))))
+		f.rest(t0.Add(at))
+		assert.Nil(t, f.packed.bytes, at)
+	}
+	f = rested(short, packAfter)
+	f.clear()
+	assert.Empty(t, f.newest())
+	assert.Zero(t, f.size())
+	f.take(wireOf(short))
+	assert.False(t, f.equal, "nothing is left to compare with")
+}
+
+func TestAPackedReportCostsNoAllocation(t *testing.T) {
+	r := newReporting(t, 100)
+	pack(t, r)
+	wire := wireOf(r.reports[0])
+	assert.Zero(t, testing.AllocsPerRun(10, func() {
+		r.take(t, wire)
+		r.frame.rest(t0)
+	}))
+	require.NotNil(t, r.frame.packed.bytes)
+	assert.Equal(t, []string{"hds:steady-00050"}, r.take(t, wireOf(r.reports[1])), "and what differs is found")
+}
+
+// pack makes the frame pack its report.
+func pack(t *testing.T, r *reporting) {
+	t.Helper()
+	r.frame.packer = newPacker()
+	r.frame.rest(t0)
+	r.frame.rest(t0.Add(packAfter))
+	require.NotNil(t, r.frame.packed.bytes)
+}
+
+// TestWhatAStreamKeepsCostsLittle holds the memory of a steady stream down, beside
+// what gRPC needs for it.
+func TestWhatAStreamKeepsCostsLittle(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(endpoint{}), uintptr(16))
+	const streams = 200
+	all := make([]*reporting, streams)
+	plan, report := planOfMany(50), newReporting(t, 50).reports[0]
+	before := live()
+	for i := range all {
+		all[i] = &reporting{session: newSession(uint64(i), newIdentity(newNode("n1")), "peer", nil)}
+		all[i].session.commit(plan, t0)
+		all[i].take(t, wireOf(report))
+		pack(t, all[i])
+		all[i].frame.packer = nil // of the server, not of the stream
+	}
+	each := (live() - before) / streams
+	assert.Less(t, each, uint64(3000), "bytes of session and report; 16 an endpoint, and 20 of the report")
+	assert.Greater(t, each, uint64(1500), "it was measured")
+	runtime.KeepAlive(all)
+}
+
+// live is the size of the heap after a collection.
+func live() uint64 {
+	runtime.GC()
+	runtime.GC() // what pools held goes with the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
