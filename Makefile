@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-extras test-release test-envoys tools figures soak bench bench-check demo release-snapshot lint check clean
+.PHONY: help build test test-extras test-release test-envoys tools figures soak bench bench-check fuzz demo release-snapshot lint check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench: tools ## Measure ratios to what cannot cost less; prints a table (a quart
 # Counts, not times, and without the race detector, which allocates too.
 bench-check: ## Fail if steady reports and polls, flips or changes allocate more than they may (seconds)
 	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges|NotDerivedAgain|NotDecodedAgain|TwoGoroutines|Packed' ./bridge ./bridge/catalog ./bridge/hds ./bridge/probe ./bridge/checks ./bridge/agenda ./bridge/telemetry
+
+FUZZTIME ?= 10m
+fuzz: ## Run every fuzz target for 10 minutes each, or FUZZTIME=30s; ends at the first finding
+	@$(GO) run -buildvcs=false ./test/fuzz -time $(FUZZTIME)
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back
 	@$(GO) build -buildvcs=false -o bin/demo ./test/demo

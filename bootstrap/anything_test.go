@@ -69,22 +69,3 @@ func TestWhatIsNotOursIsKept(t *testing.T) {
 		require.Equal(t, string(in), string(left))
 	})
 }
-
-// FuzzAddTo adds to any text: either it is refused, or adding again changes
-// nothing.
-func FuzzAddTo(f *testing.F) {
-	for _, seed := range []string{"", sidecar, "node: {id: a}", `{"node":{"id":"a"},"hdsConfig":{}}`, "a: &a [*a]", "{{a}}: b", `[{"a":`} {
-		f.Add([]byte(seed))
-	}
-	a, err := New(Options{Address: "hds.internal:8510", NodeID: "n", TLS: TLS{CAFile: "/ca"}})
-	require.NoError(f, err)
-	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := a.AddTo(in)
-		if err != nil {
-			return
-		}
-		again, err := a.AddTo(out)
-		require.NoError(t, err)
-		require.Equal(t, string(out), string(again))
-	})
-}

@@ -140,30 +140,6 @@ func readAll(name, text string) (*Loaded, hcl.Diagnostics) {
 	return l.finish()
 }
 
-func FuzzLoad(f *testing.F) {
-	files, _ := filepath.Glob("testdata/bad/*.hcl")
-	for _, file := range append(files, "../examples/agent.hcl") {
-		src, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(src)
-	}
-	f.Add([]byte(kindBlocks))
-	f.Add([]byte(`{"consul": {"token": "x"}, "service": {"web": {"check": {"a": {"http": {"port": 80}}}}}}`))
-	f.Fuzz(func(t *testing.T, src []byte) {
-		for _, name := range []string{"x.hcl", "x.json"} {
-			l := newLoader()
-			l.readSource(name, src)
-			loaded, diags := l.finish()
-			if err := loaded.WriteDiagnostics(&bytes.Buffer{}, diags); err != nil {
-				t.Fatal(err)
-			}
-			if !diags.HasErrors() {
-				checkDump(t, loaded.Config)
-			}
-		}
-	})
-}
-
 // A key that was meant to be the token is refused, and its value not shown.
 func TestMisspeltTokensAreMasked(t *testing.T) {
 	for _, line := range []string{`tokn = "hush-1"`, `acl_token = "hush-1"`, `Token = "hush-1"`, `secret = "hush-1"`, `http_token: "hush-1"`, `password = "hush-1"`, `address = "http://u:hush-1@127.0.0.1:8500"`, `header = { "Authorization" = ["Bearer hush-1"] }`} {

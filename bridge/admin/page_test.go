@@ -2,7 +2,6 @@ package admin
 
 import (
 	"errors"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,15 +45,23 @@ func TestPagesEscapeWhatTheyShow(t *testing.T) {
 	for _, path := range []string{"/", "/?status=critical&service=%22%3E%3Cscript%3E*", "/explain/x", "/config", "/explain/%3Cscript%3Ealert(1)%3C%2Fscript%3E"} {
 		body := ask(h, "GET", path).Body.String()
 		require.Contains(t, body, "&lt;script&gt;", path)
-		document, err := html.Parse(strings.NewReader(body))
-		require.NoError(t, err)
-		for node := range document.Descendants() {
-			assert.NotContains(t, []string{"script", "img", "iframe", "object", "form", "base"}, node.Data, path)
-			for _, a := range node.Attr {
-				assert.NotRegexp(t, "^on", a.Key, path)
-				if a.Key == "href" {
-					assert.Regexp(t, "^[/#]", a.Val, path)
-				}
+		checkPage(t, body)
+	}
+}
+
+// checkPage wants nothing in a page that runs, loads or leads off the daemon.
+func checkPage(t *testing.T, body string) {
+	t.Helper()
+	document, err := html.Parse(strings.NewReader(body))
+	require.NoError(t, err)
+	for node := range document.Descendants() {
+		if node.Type == html.ElementNode {
+			assert.NotContains(t, []string{"script", "img", "iframe", "object", "form", "base"}, node.Data)
+		}
+		for _, a := range node.Attr {
+			assert.NotRegexp(t, "^on", a.Key)
+			if a.Key == "href" {
+				assert.Regexp(t, "^(/($|[^/])|#)", a.Val)
 			}
 		}
 	}
@@ -194,20 +201,4 @@ func TestAge(t *testing.T) {
 	} {
 		assert.Equal(t, want, strings.ReplaceAll(age(d), "\u00a0", " "), d)
 	}
-}
-
-// Whatever comes, a page is a page: no status, filter or text makes a template fail.
-func FuzzOverview(f *testing.F) {
-	f.Add("status=critical", "critical", "web")
-	f.Add("%zz&refresh", hostile, "\xff\x00")
-	f.Fuzz(func(t *testing.T, query, status, text string) {
-		b := somewhere()
-		b.status.Checks[0].Status, b.status.Checks[0].CheckID, b.status.Checks[0].Output = status, text, text
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Host, r.URL.RawQuery = "localhost", query
-		w := httptest.NewRecorder()
-		newServer(t, b, false).Handler().ServeHTTP(w, r)
-		require.Equal(t, 200, w.Code)
-		require.True(t, strings.HasSuffix(w.Body.String(), "</html>\n"))
-	})
 }

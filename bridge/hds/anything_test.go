@@ -101,49 +101,55 @@ func anyCheck(t *rapid.T, name string) probe.Check {
 	return probe.Check{Name: name, Settings: s}
 }
 
+// anyWorld is any registration of three instances, with any rules.
+func anyWorld(t *rapid.T) (probe.World, *probe.Rules) {
+	snap := &catalog.Snapshot{Node: catalog.Node{Address: anyText(t, "node address")}, Instances: map[string]*catalog.Instance{}}
+	for _, id := range []string{"s0", "s1", rapid.String().Draw(t, "id")} {
+		snap.Instances[id] = anyInstance(t, id)
+	}
+	rules := &probe.Rules{
+		Defaults: probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto, TLSCAFile: rapid.SampledFrom([]string{"", "/ca"}).Draw(t, "default ca")},
+		Services: []probe.Service{{Name: "w*", Checks: []probe.Check{anyCheck(t, "default"), anyCheck(t, "x")}}},
+	}
+	return probe.World{
+		Snapshot: snap,
+		Names:    map[string]probe.Known[netip.Addr]{"localhost": {Value: netip.MustParseAddr("127.0.0.1"), Good: true}},
+		Files:    map[string]probe.Known[[]byte]{"/ca": {Value: []byte("garbage"), Good: true}},
+	}, rules
+}
+
+// hurtsNobody holds what is sent for a world against the protos' own rules and
+// ours. It returns how many clusters were sent.
+func hurtsNobody(t require.TestingT, world probe.World, rules *probe.Rules) int {
+	derived := probe.Derive(world, rules, nil)
+	plan := NewPlan(PlanConfig{NodeIDs: []string{"n1"}, ReportInterval: interval}, world.Snapshot, derived.Probes)
+	s := newSession(1, newIdentity(newNode("n1")), "", nil)
+	spec, dropped := s.commit(plan, t0)
+	require.Empty(t, dropped, "nothing is left for the last guard")
+	require.NoError(t, spec.ValidateAll())
+	seen := map[string]bool{}
+	for _, c := range spec.ClusterHealthChecks {
+		require.False(t, seen[c.ClusterName], "cluster %q is sent twice", c.ClusterName)
+		seen[c.ClusterName] = true
+		require.NoError(t, guard(c))
+		require.NoError(t, harmless(c))
+	}
+	_, err := proto.Marshal(spec)
+	require.NoError(t, err)
+	again := probe.Derive(world, rules, derived.Probes)
+	require.Len(t, again.Probes, len(derived.Probes), "deriving again gives the same")
+	require.Len(t, again.Problems, len(derived.Problems))
+	return len(spec.ClusterHealthChecks)
+}
+
 // TestAnyMetaAndConfigLeadToSpecifiersThatHurtNobody: whatever a service owner
 // or an operator types, what is sent satisfies the protos' own rules and ours,
 // and nothing is left for the last guard.
 func TestAnyMetaAndConfigLeadToSpecifiersThatHurtNobody(t *testing.T) {
 	var sent int
 	rapid.Check(t, func(t *rapid.T) {
-		snap := &catalog.Snapshot{Node: catalog.Node{Address: anyText(t, "node address")}, Instances: map[string]*catalog.Instance{}}
-		for _, id := range []string{"s0", "s1", rapid.String().Draw(t, "id")} {
-			snap.Instances[id] = anyInstance(t, id)
-		}
-		rules := &probe.Rules{
-			Defaults: probe.Settings{Interval: time.Second, Timeout: time.Second, HealthyThreshold: 1, UnhealthyThreshold: 2, Observer: probe.Auto, TLSCAFile: rapid.SampledFrom([]string{"", "/ca"}).Draw(t, "default ca")},
-			Services: []probe.Service{{Name: "w*", Checks: []probe.Check{anyCheck(t, "default"), anyCheck(t, "x")}}},
-		}
-		world := probe.World{
-			Snapshot: snap,
-			Names:    map[string]probe.Known[netip.Addr]{"localhost": {Value: netip.MustParseAddr("127.0.0.1"), Good: true}},
-			Files:    map[string]probe.Known[[]byte]{"/ca": {Value: []byte("garbage"), Good: true}},
-		}
-		derived := probe.Derive(world, rules, nil)
-		plan := NewPlan(PlanConfig{NodeIDs: []string{"n1"}, ReportInterval: interval}, snap, derived.Probes)
-		s := newSession(1, newIdentity(newNode("n1")), "", nil)
-		spec, dropped := s.commit(plan, t0)
-		if len(dropped) > 0 {
-			t.Fatalf("the last guard had to drop %v", dropped)
-		}
-		if err := spec.ValidateAll(); err != nil {
-			t.Fatal(err)
-		}
-		seen := map[string]bool{}
-		for _, c := range spec.ClusterHealthChecks {
-			if seen[c.ClusterName] {
-				t.Fatalf("cluster %q is sent twice", c.ClusterName)
-			}
-			seen[c.ClusterName] = true
-		}
-		if _, err := proto.Marshal(spec); err != nil {
-			t.Fatal(err)
-		}
-		sent += len(spec.ClusterHealthChecks)
-		if again := probe.Derive(world, rules, derived.Probes); len(again.Probes) != len(derived.Probes) || len(again.Problems) != len(derived.Problems) {
-			t.Fatal("deriving again gives something else")
-		}
+		world, rules := anyWorld(t)
+		sent += hurtsNobody(t, world, rules)
 	})
 	assert.Greater(t, sent, 20, "the generator makes probes that are sent")
 }

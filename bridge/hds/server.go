@@ -185,61 +185,6 @@ func (s *Server) all() []*open {
 	return s.sessions
 }
 
-func (s *Server) admit() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.admitted >= s.config.MaxStreams {
-		return false
-	}
-	s.admitted++
-	return true
-}
-
-// welcome says whether there is room for an Envoy: unknown ones may have half of
-// the streams, so that they keep none of ours out.
-func (s *Server) welcome(ident identity) bool {
-	plan := s.plan.Load()
-	if plan == nil {
-		return true // nobody is known yet
-	}
-	if kind, _ := plan.assign(ident); kind != UnknownEnvoy {
-		return true
-	}
-	strangers := 0
-	for _, o := range s.all() {
-		if o.session.info().Kind == UnknownEnvoy {
-			strangers++
-		}
-	}
-	return strangers < max(1, s.config.MaxStreams/2)
-}
-
-func (s *Server) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admitted--
-}
-
-// open adds a stream.
-func (s *Server) open(ident identity, peer string, allowed map[string]bool, replan func(), f *frame) *session {
-	s.mu.Lock()
-	s.next++
-	ses := newSession(s.next, ident, peer, allowed)
-	ses.frame = f
-	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, replan: replan})
-	s.mu.Unlock()
-
-	if plan := s.plan.Load(); plan != nil {
-		ses.differs(plan) // learns what the Envoy is
-		s.news(plan.checksOf(ident))
-	}
-	s.config.Metrics.StreamOpened()
-	id := ident.id
-	s.turns.Log(time.Now(), hclog.Info, "opened "+id, "stream opened",
-		logging.Known("node_id", id, "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)...)
-	return ses
-}
-
 // close removes a stream. What it said is forgotten; what was made of it is not.
 func (s *Server) close(ses *session, cause error) {
 	s.mu.Lock()

@@ -75,7 +75,9 @@ func (s *Server) StreamHealthCheck(g healthv3.HealthDiscoveryService_StreamHealt
 	if err != nil {
 		return s.refuse(peer, err)
 	}
-	st.session = s.open(ident, peer, allowed, st.replan, &f)
+	if st.session, err = s.open(ident, peer, allowed, st.replan, &f); err != nil {
+		return s.refuse(peer, err)
+	}
 	err = st.serve(ctx, &f)
 	s.close(st.session, err)
 	var no *refusal
@@ -103,8 +105,8 @@ func (st *stream) enter(ctx context.Context, f *frame) (ident identity, allowed 
 		}
 		return ident, nil, refused(reasonFirst, codes.InvalidArgument, err)
 	}
-	if !s.welcome(ident) {
-		return ident, nil, refused(reasonStrangers, codes.ResourceExhausted, fmt.Errorf("half of the %d streams are those of unknown Envoys already", s.config.MaxStreams))
+	if err = s.room(ident); err != nil {
+		return ident, nil, err
 	}
 	allowed, err = s.authorize(ctx, st.token, ident)
 	return ident, allowed, err

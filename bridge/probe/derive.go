@@ -137,8 +137,8 @@ func (d *deriver) add(inst *catalog.Instance, name string, s Settings, source st
 		return
 	}
 	if aimless != nil {
-		if p.Settings.Address == "" {
-			source = SourceConsul // the registration's own address
+		if errors.As(aimless, new(errRegistered)) {
+			source = SourceConsul
 		}
 		d.leave(inst, name, source, aimless)
 		return

@@ -68,7 +68,7 @@ type authority struct {
 	pem  []byte
 }
 
-func newAuthority(t *testing.T) authority {
+func newAuthority(t testing.TB) authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
@@ -84,7 +84,7 @@ func block(kind string, der []byte) []byte {
 }
 
 // issue makes a certificate for a key.
-func (a authority) issue(t *testing.T, public, private any) (cert, key []byte) {
+func (a authority) issue(t testing.TB, public, private any) (cert, key []byte) {
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "client"}}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, public, a.key)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func (a authority) issue(t *testing.T, public, private any) (cert, key []byte) {
 	return block("CERTIFICATE", der), block("PRIVATE KEY", pkcs8)
 }
 
-func ecKey(t *testing.T, c elliptic.Curve) *ecdsa.PrivateKey {
+func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	k, err := ecdsa.GenerateKey(c, rand.Reader)
 	require.NoError(t, err)
 	return k

@@ -97,25 +97,40 @@ func placeOfSidecar(side, inst *catalog.Instance) place {
 	}
 }
 
+// errRegistered is a fault of what the instance is registered with, and not of
+// what its probe asks for.
+type errRegistered struct{ error }
+
+// Unwrap is for errors.Is and errors.As.
+func (e errRegistered) Unwrap() error { return e.error }
+
+// registered marks a fault, if there is one, as the registration's own if it is.
+func registered(err error, own bool) error {
+	if err == nil || !own {
+		return err
+	}
+	return errRegistered{err}
+}
+
 // target is the probe's target at a place: its own address and port beat the
 // place's.
 func (d *deriver) target(pl place, s Settings) (Target, error) {
 	if pl.socket != "" && s.Address == "" && s.Port == 0 {
-		return Target{Socket: pl.socket}, CheckSocket(pl.socket)
+		return Target{Socket: pl.socket}, registered(CheckSocket(pl.socket), true)
 	}
 	address, port := cmp.Or(s.Address, pl.address), cmp.Or(s.Port, pl.port)
 	if address == "" {
-		return Target{}, errors.New("the service has no address and the node's is not known: set consul.node_name or consul.node_address, give the token agent:read, or set hds_address")
+		return Target{}, registered(errors.New("the service has no address and the node's is not known: set consul.node_name or consul.node_address, give the token agent:read, or set hds_address"), true)
 	}
 	if port == 0 {
-		return Target{}, errors.New("the service has no port: set hds_port, or port in the config")
+		return Target{}, registered(errors.New("the service has no port: set hds_port, or port in the config"), true)
 	}
 	if err := CheckPort(port); err != nil {
-		return Target{}, fmt.Errorf("port %w", err)
+		return Target{}, registered(fmt.Errorf("port %w", err), s.Port == 0)
 	}
 	addr, err := d.address(address)
 	if err != nil {
-		return Target{}, fmt.Errorf("address %w", err)
+		return Target{}, registered(fmt.Errorf("address %w", err), s.Address == "")
 	}
 	return Target{Addr: netip.AddrPortFrom(addr, uint16(port))}, nil
 }

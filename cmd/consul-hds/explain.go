@@ -52,7 +52,7 @@ func writeExplanation(w io.Writer, e bridge.Explanation, colour bool) {
 	for _, c := range e.Checks {
 		fmt.Fprintln(w, cell{c.CheckID, bold}.painted(colour))
 		for i, l := range c.Chain {
-			head := fmt.Sprintf("  %d. %-13s", i+1, l.Name)
+			head := fmt.Sprintf("  %d. %-13s", i+1, clean(l.Name))
 			fmt.Fprintf(w, "%s%s  [%s%s]\n", head, clean(l.Text), clean(l.Source), moment(l.Time))
 			for _, d := range l.Details {
 				fmt.Fprintf(w, "                  %s\n", clean(d))
@@ -61,7 +61,7 @@ func writeExplanation(w io.Writer, e bridge.Explanation, colour bool) {
 		fmt.Fprintf(w, "\n  %s\n\n", cell{c.Conclusion, bold}.painted(colour))
 	}
 	for _, p := range e.Problems {
-		fmt.Fprintf(w, "%s (%s): %s\n", cell{"Problem", yellow}.painted(colour), p.Source, clean(p.Message))
+		fmt.Fprintf(w, "%s (%s): %s\n", cell{"Problem", yellow}.painted(colour), clean(p.Source), clean(p.Message))
 	}
 	if e.Conclusion != "" {
 		fmt.Fprintln(w, clean(e.Conclusion))

@@ -15,7 +15,7 @@ func writeStatus(w io.Writer, s bridge.Status, colour bool) {
 	if !s.Consul.Synced {
 		synced = cell{"not synced: " + s.Consul.Error, red}
 	}
-	fmt.Fprintf(w, "consul-hds %s on node %q, Consul at %s %s\n", s.Version, s.Node, s.Consul.Address, synced.painted(colour))
+	fmt.Fprintf(w, "consul-hds %s on node %q, Consul at %s %s\n", clean(s.Version), s.Node, clean(s.Consul.Address), synced.painted(colour))
 	section(w, fmt.Sprintf("Observers (%d)", len(s.Observers)), row("NODE ID", "KIND", "ENVOY", "PROBES", "APPLIED", "PEER"), observerRows(s), colour)
 	if len(s.Refused) > 0 {
 		section(w, fmt.Sprintf("Refused in the last 5 minutes (%d)", len(s.Refused)), row("REASON", "COUNT", "LAST", "PEER", "ERROR"), refusedRows(s), colour)

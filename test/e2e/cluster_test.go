@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"syscall"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/hashicorp/consul/api"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,11 +28,7 @@ func newCluster(t *testing.T, config string) (w *world, server *lab.Consul) {
 // family is a family of the daemon's metrics that has one series.
 func (w *world) family(name string) *dto.Metric {
 	w.t.Helper()
-	body, err := w.daemon.Get(w.ctx, "/metrics")
-	require.NoError(w.t, err)
-	p := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := p.TextToMetricFamilies(bytes.NewReader(body))
-	require.NoError(w.t, err)
+	families := w.metrics()
 	require.Len(w.t, families[name].GetMetric(), 1, name)
 	return families[name].GetMetric()[0]
 }

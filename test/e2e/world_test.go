@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -50,6 +51,8 @@ type world struct {
 	ctx    context.Context
 	consul *lab.Consul
 	daemon *lab.Daemon
+	// hds is where Envoys connect to if not to the daemon's socket.
+	hds    string
 	client *api.Client
 	// catalog is what the catalog is read with: client, or that of the server
 	// in a cluster.
@@ -131,7 +134,7 @@ func withNode(config string) string {
 // startEnvoy starts an Envoy and waits until the daemon knows it.
 func (w *world) startEnvoy(id string) *lab.Envoy {
 	w.t.Helper()
-	e, err := theLab.StartEnvoy(w.ctx, lab.EnvoyOptions{NodeID: id, HDSAddr: w.daemon.HDSAddr()})
+	e, err := theLab.StartEnvoy(w.ctx, lab.EnvoyOptions{NodeID: id, HDSAddr: cmp.Or(w.hds, w.daemon.HDSAddr())})
 	require.NoError(w.t, err)
 	w.ends(e.Process)
 	w.eventually(patience, func() error {
