@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-extras test-release test-envoys tools figures soak bench bench-check fuzz demo release-snapshot lint check clean
+.PHONY: help build test test-extras test-release test-envoys tools figures faults soak bench bench-check fuzz demo release-snapshot lint check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to
 
 figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU, servers (twenty-five minutes)
 	$(GO) run -buildvcs=false ./test/figures
+
+faults: tools ## Kill, stop, restart and upgrade all parts, and judge what users see (half an hour)
+	$(GO) run -buildvcs=false ./test/faults
 
 soak: tools ## Churn a node for two hours: fail if the daemon grows or a status is wrong
 	$(GO) run -buildvcs=false ./test/soak

@@ -34,17 +34,22 @@ type App struct {
 }
 
 // StartApp starts an HTTP app in this process, on a free port of 127.0.0.1.
-func (l *Lab) StartApp() (*App, error) { return l.startApp(false) }
+func (l *Lab) StartApp() (*App, error) { return l.startApp("", false) }
+
+// StartNamedApp starts an HTTP app in this process that calls itself by a name:
+// see ServedBy.
+func (l *Lab) StartNamedApp(name string) (*App, error) { return l.startApp(name, false) }
 
 // StartTCPApp starts a TCP app in this process.
-func (l *Lab) StartTCPApp() (*App, error) { return l.startApp(true) }
+func (l *Lab) StartTCPApp() (*App, error) { return l.startApp("", true) }
 
-func (l *Lab) startApp(tcp bool) (*App, error) {
+func (l *Lab) startApp(name string, tcp bool) (*App, error) {
 	port, err := l.Port()
 	if err != nil {
 		return nil, err
 	}
 	a := newApp(port, tcp)
+	a.name = name
 	if err := a.Open(); err != nil {
 		return nil, err
 	}

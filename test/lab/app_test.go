@@ -50,6 +50,25 @@ func TestAppBehaves(t *testing.T) {
 	require.NoError(t, get())
 }
 
+func TestAnAppCallsItselfByItsName(t *testing.T) {
+	a, err := newLab(t).StartNamedApp("web-1")
+	require.NoError(t, err)
+	resp, err := http.Get("http://" + a.Addr())
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "web-1", resp.Header.Get(ServedBy))
+}
+
+// The second app finds its port taken.
+func TestATwinIsRefusedAndTellsWhy(t *testing.T) {
+	a, err := newLab(t).StartAppProcess(t.Context(), "app")
+	require.NoError(t, err)
+	said, code, err := a.Twin(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "address already in use")
+}
+
 func TestTCPAppCloses(t *testing.T) {
 	a, err := newLab(t).StartTCPApp()
 	require.NoError(t, err)

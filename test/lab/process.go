@@ -151,12 +151,16 @@ func runTied(ctx context.Context, cmd *exec.Cmd) error {
 // output runs a program to its end and returns what it printed on both outputs
 // and its exit code.
 func output(ctx context.Context, path string, args ...string) (string, int, error) {
-	cmd := exec.Command(path, args...)
+	return outputOf(ctx, exec.Command(path, args...))
+}
+
+// outputOf is output, of a command that may have more than arguments.
+func outputOf(ctx context.Context, cmd *exec.Cmd) (string, int, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var exit *exec.ExitError
 	if err := runTied(ctx, cmd); err != nil && !errors.As(err, &exit) {
-		return out.String(), 0, fmt.Errorf("running %s %q: %w", filepath.Base(path), args, err)
+		return out.String(), 0, fmt.Errorf("running %s %q: %w", filepath.Base(cmd.Path), cmd.Args[1:], err)
 	}
 	return out.String(), cmd.ProcessState.ExitCode(), nil
 }
@@ -242,6 +246,16 @@ func (p *Process) Stop(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	return p.Wait(ctx)
+}
+
+// Twin runs the program once more, by the same arguments and beside this one, to
+// its end, or until ctx ends; it returns what it printed on both outputs and its
+// exit code. It is for what lets nobody run twice.
+func (p *Process) Twin(ctx context.Context) (string, int, error) {
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Dir = p.lab.dir
+	cmd.Env = append(os.Environ(), p.env...)
+	return outputOf(ctx, cmd)
 }
 
 // Log is all that the process has printed so far, in all its runs.

@@ -59,7 +59,7 @@ func (m *Mesh) StartLoad() *Load {
 
 func (l *Load) use(ctx context.Context, client *http.Client, entry Entry) {
 	for ctx.Err() == nil {
-		by, err := ask(client, entry.URL)
+		by, err := Ask(context.WithoutCancel(ctx), client, entry.URL)
 		l.note(Answer{Entry: entry.Name, By: by, Err: err})
 		select {
 		case <-ctx.Done():
@@ -69,9 +69,14 @@ func (l *Load) use(ctx context.Context, client *http.Client, entry Entry) {
 	client.CloseIdleConnections()
 }
 
-// ask sends a request, and returns the name of who has answered it.
-func ask(client *http.Client, url string) (string, error) {
-	resp, err := client.Get(url)
+// Ask sends a request, and returns the name of the app that has answered it. Any
+// status but 200 is an error.
+func Ask(ctx context.Context, client *http.Client, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}

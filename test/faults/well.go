@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+	"github.com/consul-hds/consul-hds/test/lab/mesh"
+)
+
+// wellFor is for how long a world has to be well to count as well.
+const wellFor = 300 * time.Millisecond
+
+// well waits until all is as it should be for a while: every probe is answered,
+// catalog and DNS show each instance as it is, and the ingress leads to healthy
+// instances only, to each that has a sidecar.
+func (w *world) well(ctx context.Context) error {
+	since := time.Now()
+	return lab.Eventually(ctx, patience, func() error {
+		for _, check := range []func(context.Context) error{w.reported, w.shown, w.used} {
+			if err := check(ctx); err != nil {
+				since = time.Now()
+				return fmt.Errorf("the world is not well: %w", err)
+			}
+		}
+		if time.Since(since) < wellFor {
+			return fmt.Errorf("the world is well for %s only", time.Since(since))
+		}
+		return nil
+	})
+}
+
+// reported says that the daemon has an answer of an Envoy for each instance, of
+// how it is.
+func (w *world) reported(ctx context.Context) error {
+	status, err := w.daemon.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range w.instances {
+		check, _ := status.Check(i.checkID())
+		if check.Phase != "reported" && !i.elsewhere {
+			return fmt.Errorf("the daemon's check of %s is %q", i.id, check.Phase)
+		}
+	}
+	return nil
+}
+
+// shown says that catalog and DNS show each instance as it is.
+func (w *world) shown(ctx context.Context) error {
+	for s, ask := range w.sources() {
+		l, err := ask(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		for n, i := range w.instances {
+			if c := wrong(i.healthy, l.states[n], s); c != right {
+				return fmt.Errorf("%s: %s is %s", s, i.id, c)
+			}
+		}
+	}
+	return nil
+}
+
+// used says that each healthy instance with a sidecar, and no other instance,
+// answers requests.
+func (w *world) used(ctx context.Context) error {
+	client := &http.Client{Timeout: lookTimeout, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	got := map[string]bool{}
+	for range 12 {
+		by, err := mesh.Ask(ctx, client, w.entry)
+		if err != nil {
+			return fmt.Errorf("the ingress: %w", err)
+		}
+		got[by] = true
+	}
+	for _, i := range w.instances {
+		if want := i.healthy && i.meshed; got[i.id] != want {
+			return fmt.Errorf("the ingress leads to %s: %t, and not %t", i.id, got[i.id], want)
+		}
+	}
+	return nil
+}
+
+// numberOf is the number of an instance, -1 if there is none.
+func (w *world) numberOf(is func(*instance) bool) int { return slices.IndexFunc(w.instances, is) }

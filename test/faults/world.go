@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/consul-hds/consul-hds/test/lab"
+)
+
+const (
+	// serverAddress and agentAddress are the loopback addresses of the two nodes.
+	serverAddress = "127.0.21.1"
+	agentAddress  = "127.0.21.2"
+
+	nodeEnvoy   = "node-envoy"
+	serviceName = "web"
+	ingressName = "ingress"
+	// healthPath is where an app tells of its health; all else it serves whatever
+	// that says.
+	healthPath = "/health"
+	// patience bounds every wait that is not itself judged.
+	patience = time.Minute
+)
+
+// world is what scenarios break: a Consul server, with an ingress gateway beside
+// it where users come in, and a node with an agent, a daemon, instances, a node
+// Envoy and sidecars. Only the node is consul-hds's.
+type world struct {
+	lab     *lab.Lab
+	setting setting
+
+	server, agent *lab.Consul
+	daemon        *lab.Daemon
+	// node is the node Envoy.
+	node, ingress *lab.Envoy
+	instances     []*instance
+	// entry is the URL of the ingress.
+	entry string
+
+	closes []func() error
+}
+
+// startWorld starts a world and waits until it is well.
+func startWorld(ctx context.Context, l *lab.Lab, s setting) (*world, error) {
+	w := &world{lab: l, setting: s}
+	err := w.start(ctx)
+	if err == nil {
+		err = w.well(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a world: %w", err), w.close())
+	}
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{w.startConsuls, w.startDaemon, w.register, w.startEnvoys} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ends ends a process with the world.
+func (w *world) ends(p *lab.Process) { w.closes = append(w.closes, p.Kill) }
+
+// close ends all, newest first.
+func (w *world) close() error {
+	var errs []error
+	for _, c := range slices.Backward(w.closes) {
+		errs = append(errs, c())
+	}
+	w.closes = nil
+	return errors.Join(errs...)
+}
+
+func (w *world) startConsuls(ctx context.Context) (err error) {
+	w.server, err = w.lab.StartConsul(ctx, lab.ConsulOptions{Name: "faults-server", Address: serverAddress, Persistent: true})
+	if err != nil {
+		return err
+	}
+	w.ends(w.server.Process)
+	w.agent, err = w.lab.StartConsul(ctx, lab.ConsulOptions{Name: "faults-agent", Address: agentAddress, Server: w.server})
+	if err != nil {
+		return err
+	}
+	w.ends(w.agent.Process)
+	return nil
+}
+
+func (w *world) startDaemon(ctx context.Context) error {
+	agent, err := w.via(linkDaemonAgent, w.agent.HTTPAddr())
+	if err != nil {
+		return err
+	}
+	conf := w.setting.hcl(nodeEnvoy) + fmt.Sprintf("consul {\n  address = %q\n}\n", agent)
+	if w.daemon, err = w.lab.StartDaemon(ctx, lab.DaemonOptions{Name: "faults-hds", Config: conf}); err != nil {
+		return err
+	}
+	w.ends(w.daemon.Process)
+	return w.daemon.WaitReady(ctx)
+}
+
+// via is the address to use for a link.
+func (w *world) via(link, address string) (string, error) {
+	if w.setting.via == nil {
+		return address, nil
+	}
+	return w.setting.via(w, link, address)
+}
