@@ -235,6 +235,17 @@ func (e *entry) nextNotes() string {
 	return notes
 }
 
+// mayBeSilent says whether the agent may show a status of which it never told its
+// servers, also after a write that has just been done: a check that was denied to us
+// has expired meanwhile, and what is denied to our token is denied to the agent,
+// which writes with it and takes a refusal for done (facts/consul.md 3).
+func (e *entry) mayBeSilent(done job, now time.Time, ttl time.Duration) bool {
+	if done.op == opRegister && (!e.present || done.notes != e.notes) {
+		return false // what is new to the agent, it tells
+	}
+	return errors.Is(e.err, ErrDenied) && now.Sub(e.beat) >= ttl
+}
+
 // did takes over a write that the agent acknowledged.
 func (e *entry) did(j job, now, next time.Time) {
 	e.failures, e.err, e.retry = 0, nil, time.Time{}

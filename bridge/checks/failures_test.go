@@ -3,6 +3,7 @@ package checks_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,6 +158,48 @@ func TestOneCheckThatFailsDoesNotHoldUpOthers(t *testing.T) {
 		require.ErrorIs(t, r.States()["hds:a"].Err, checks.ErrDenied)
 		time.Sleep(time.Minute)
 		assert.Less(t, len(agent.writes()), 20)
+	})
+}
+
+// The agent lets the check expire, may tell nobody, and takes that for done. If the
+// status is the right one by then, no update would be carried to the servers.
+func TestACheckThatExpiredWhileItWasDeniedIsToldToTheServers(t *testing.T) {
+	for _, denied := range []time.Duration{ttl / 4, ttl} {
+		t.Run(denied.String(), func(t *testing.T) {
+			run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.Passing))
+				r.settle()
+				r.agent.failing(checks.ErrTokenUnknown, ever)
+				r.Set(wanted("a", health.Critical))
+				time.Sleep(denied)
+				r.agent.failing(nil, 0)
+				r.agent.writes()
+				time.Sleep(ttl / 2) // it is tried again by then
+				synctest.Wait()
+				healed := denied >= ttl
+				writes := r.agent.writes()
+				assert.Contains(t, writes, "update hds:a critical")
+				assert.Equal(t, healed, slices.Contains(writes, "register hds:a critical"), "%q", writes)
+				assert.Equal(t, healed, strings.Contains(r.agent.snapshot().Checks["hds:a"].Notes, "the catalog did not follow"))
+			})
+		})
+	}
+}
+
+func TestACheckThatWasDeniedFromTheStartIsToldToTheServers(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(_ *testing.T, r *rig) { // an earlier life
+		r.Set(wanted("a", health.Critical))
+		r.settle()
+	})
+	run(t, agent, func(t *testing.T, r *rig) {
+		agent.failing(checks.ErrDenied, ever)
+		r.Set(wanted("a", health.Critical))
+		time.Sleep(ttl)
+		agent.failing(nil, 0)
+		time.Sleep(ttl / 2)
+		synctest.Wait()
+		assert.Contains(t, agent.snapshot().Checks["hds:a"].Notes, "the catalog did not follow")
 	})
 }
 

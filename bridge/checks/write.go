@@ -173,10 +173,14 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 
 func (m *Manager) succeeded(j job, now time.Time) {
 	e := j.entry
+	silent := e.mayBeSilent(j, now, m.config.TTL)
 	e.did(j, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
 		return
+	}
+	if silent {
+		e.generation, e.heal = 0, true
 	}
 	if j.turns {
 		m.config.Metrics.Transition(string(j.status))

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -161,9 +160,7 @@ func TestTheClientAgentIsKilled(t *testing.T) {
 // forgets stops the agent, and starts it again without its data after a while.
 func (w *world) forgets(away time.Duration) {
 	w.t.Helper()
-	_, err := w.consul.Stop(w.ctx)
-	require.NoError(w.t, err)
-	require.NoError(w.t, os.RemoveAll(w.consul.DataDir()))
+	require.NoError(w.t, w.consul.Wipe(w.ctx))
 	time.Sleep(away)
 	require.NoError(w.t, w.consul.Start())
 	w.eventually(patience, func() error { _, err := w.client.Agent().Checks(); return err })

@@ -86,6 +86,9 @@ func (w *world) configureMesh(port int) error {
 		&api.IngressGatewayConfigEntry{Kind: api.IngressGateway, Name: ingressName, Listeners: []api.IngressListener{{
 			Port: port, Protocol: "http", Services: []api.IngressService{{Name: serviceName, Hosts: []string{"*"}}},
 		}}},
+		&api.ServiceIntentionsConfigEntry{Kind: api.ServiceIntentions, Name: "*", Sources: []*api.SourceIntention{
+			{Name: "*", Action: api.IntentionActionAllow},
+		}},
 	} {
 		if _, _, err := w.server.Client().ConfigEntries().Set(entry, nil); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/hashicorp/consul/api"
 
@@ -67,7 +68,7 @@ func (w *world) register(context.Context) error {
 			return err
 		}
 		i.is(i.healthy)
-		if err := w.registerOne(i); err != nil {
+		if err := w.registerOne(i, api.ServiceRegisterOpts{}); err != nil {
 			return fmt.Errorf("registering %s: %w", i.id, err)
 		}
 	}
@@ -89,21 +90,26 @@ func (w *world) agentOf(i *instance) *lab.Consul {
 // part of its instance's registration, an agent adds a check of its own whenever it
 // starts, of the sidecar's listener, which begins as critical and is made every ten
 // seconds only.
-func (w *world) registerOne(i *instance) error {
+func (w *world) registerOne(i *instance, opts api.ServiceRegisterOpts) error {
 	agent := w.agentOf(i).Client().Agent()
 	r := &api.AgentServiceRegistration{ID: i.id, Name: serviceName, Address: "127.0.0.1", Port: i.app.Port()}
 	if !i.elsewhere {
-		r.Meta = map[string]string{"hds": "http", "hds_path": healthPath}
+		probe, err := w.via(linkProbe, i.app.Addr())
+		if err != nil {
+			return err
+		}
+		_, port, _ := strings.Cut(probe, ":")
+		r.Meta = map[string]string{"hds": "http", "hds_path": healthPath, "hds_port": port}
 	}
-	if err := agent.ServiceRegister(r); err != nil || !i.meshed {
+	if err := agent.ServiceRegisterOpts(r, opts); err != nil || !i.meshed {
 		return err
 	}
-	return agent.ServiceRegister(&api.AgentServiceRegistration{
+	return agent.ServiceRegisterOpts(&api.AgentServiceRegistration{
 		Kind: api.ServiceKindConnectProxy, ID: i.sidecarID(), Name: serviceName + "-sidecar-proxy", Address: "127.0.0.1", Port: i.public,
 		Checks: api.AgentServiceChecks{{AliasService: i.id}},
 		Proxy: &api.AgentServiceConnectProxyConfig{
 			DestinationServiceName: serviceName, DestinationServiceID: i.id,
 			LocalServiceAddress: "127.0.0.1", LocalServicePort: i.app.Port(),
 		},
-	})
+	}, opts)
 }

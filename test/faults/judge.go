@@ -198,6 +198,12 @@ func (j *judging) allows(c class, s sample) bool {
 	case falseCritical:
 		return !s.settled && !s.at.After(j.due(s.is.at, j.recover, (*fault).end)) || j.any(s.at, func(f *fault) bool { return f.expired(s.at) })
 	default:
+		if j.any(s.at, func(f *fault) bool { return f.goesBack(s.at) }) {
+			return true
+		}
+		if s.source == dns && j.any(s.at, func(f *fault) bool { return s.at.Sub(s.begun) <= f.lost }) {
+			return true // without its check, DNS tells of any instance
+		}
 		return !s.settled && !s.at.After(j.due(s.is.at, j.detect, (*fault).end)) && !s.at.After(j.staleDue(s.is.at, s.at))
 	}
 }
@@ -227,7 +233,13 @@ func (j *judging) due(since time.Time, need time.Duration, end func(*fault) time
 		if f.from.Sub(since) >= need {
 			break
 		}
-		since = later(since, end(f))
+		switch {
+		case !end(f).After(since):
+		case f.slows > 0:
+			need += f.slows
+		default:
+			since = end(f)
+		}
 	}
 	return since.Add(need)
 }
@@ -278,6 +290,15 @@ func (j *judging) allowances() {
 	}
 	for _, f := range j.faults {
 		raise(missing, f.lost)
+		if f.lost > 0 || f.older > 0 {
+			raise(badTraffic, f.end().Sub(f.from))
+		}
+		if f.lost > 0 {
+			raise(falsePassing, f.lost)
+		}
+		if f.older > 0 {
+			raise(falsePassing, f.to.Add(f.older).Sub(f.from))
+		}
 		if f.fails {
 			raise(failedTraffic, f.end().Sub(f.from))
 		}

@@ -195,6 +195,25 @@ func TestTheOracleAllowsWhatTheRulesAllow(t *testing.T) {
 			r.broken(30, 40, fault{lost: 2 * time.Second})
 			r.but(catalog, steady, bare, 31, 32.9)
 		},
+		"an unhealthy instance has lost its check": func(r *invented) {
+			r.broken(30, 40, fault{lost: 2 * time.Second})
+			r.but(catalog, ill, bare, 31, 32.9)
+			r.but(dns, ill, passing, 31, 32.9)
+			r.by(ill, 31, 39)
+		},
+		"the agent's downtime begins after a turn": func(r *invented) {
+			r.broken(55, 56, fault{downtime: true})
+			r.but(catalog, flips, passing, 10, 11.5)
+		},
+		"the catalog goes back": func(r *invented) {
+			r.broken(30, 32, fault{older: time.Second, after: 3 * time.Second})
+			r.but(catalog, ill, passing, 30, 32.9)
+			r.by(ill, 30, 32.9)
+		},
+		"a turn during a fault that slows": func(r *invented) {
+			r.broken(9, 40, fault{slows: time.Second})
+			r.but(catalog, flips, passing, 10, 12.9)
+		},
 		"requests fail without the sidecar": func(r *invented) {
 			r.broken(30, 40, fault{fails: true})
 			r.by(-1, 30.1, 39.9)
@@ -250,6 +269,26 @@ func TestAFaultAllowsNoMoreThanItSays(t *testing.T) {
 		"requests fail that the fault does not concern": func(r *invented) {
 			r.broken(30, 35, fault{})
 			r.by(-1, 31, 31.2)
+		},
+		"an unhealthy instance is in DNS for longer than its check is lost": func(r *invented) {
+			r.broken(30, 40, fault{lost: 2 * time.Second})
+			r.but(dns, ill, passing, 31, 33.5)
+		},
+		"an unhealthy instance is passing while checks may be lost": func(r *invented) {
+			r.broken(30, 40, fault{lost: 2 * time.Second})
+			r.but(catalog, ill, passing, 31, 31.5)
+		},
+		"the catalog stays behind": func(r *invented) {
+			r.broken(30, 32, fault{older: time.Second, after: 3 * time.Second})
+			r.but(catalog, ill, passing, 30, 33.5)
+		},
+		"a turn during a fault that slows is seen too late": func(r *invented) {
+			r.broken(9, 40, fault{slows: time.Second})
+			r.but(catalog, flips, passing, 10, 13.5)
+		},
+		"a turn after a fault that slows is seen too late": func(r *invented) {
+			r.broken(5, 9, fault{slows: time.Second})
+			r.but(catalog, flips, passing, 10, 12.5)
 		},
 		"requests fail after the fault": func(r *invented) {
 			r.broken(30, 35, fault{fails: true})

@@ -49,7 +49,7 @@ func (j *judging) badRequest(f *following, q request, is turn) {
 	f.instance = j.instances[q.by]
 	f.sees(badTraffic, is.at, "")
 	f.last = q.from
-	if q.from.After(j.due(is.at, j.detect+propagation, (*fault).heard)) {
+	if q.from.After(j.due(is.at, j.detect+propagation, (*fault).heard)) && !j.any(q.from, func(f *fault) bool { return f.lost > 0 || f.older > 0 }) {
 		f.breaks(q.from)
 	}
 }

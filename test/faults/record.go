@@ -72,17 +72,24 @@ type fault struct {
 	after time.Duration
 	// deaf is how much longer the ingress may be without news.
 	deaf time.Duration
+	// slows is how much longer it may take while it lasts until a turn is seen; 0 is
+	// until its end.
+	slows time.Duration
 	// expires is how long after its begin checks of healthy instances may expire,
 	// since no refresh gets through; 0 is never.
 	expires time.Duration
 	// consul is true if Consul itself may leave out instances, or tell DNS what is
 	// old, since its agent or its server is away.
 	consul bool
+	// older is for how long after its end the catalog may show again what it showed
+	// before; 0 is never.
+	older time.Duration
 	// downtime is true if the agent is away, by which rule 3 is longer.
 	downtime bool
 	// starts is true if the daemon starts anew at its end, from which rule 3 counts.
 	starts bool
-	// lost is for how long a check may be missing at a time; 0 is never.
+	// lost is for how long a check may be missing at a time, and the instance be taken
+	// for healthy; 0 is never.
 	lost time.Duration
 	// fails is true if requests may fail, since a sidecar in their way is away.
 	fails bool
@@ -101,6 +108,11 @@ func (f *fault) heard() time.Time { return f.end().Add(f.deaf) }
 
 // during says whether a time is within the fault or its aftermath.
 func (f *fault) during(at time.Time) bool { return !at.Before(f.from) && !at.After(f.end()) }
+
+// goesBack says whether the catalog may show at a time what it showed before.
+func (f *fault) goesBack(at time.Time) bool {
+	return f.older > 0 && f.during(at) && !at.After(f.to.Add(f.older))
+}
 
 // record is what was done in a scenario, and what was seen. It is safe for
 // concurrent use until it is judged.

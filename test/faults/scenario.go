@@ -26,7 +26,7 @@ type scenario struct {
 // scenarios are all, in the order in which they are run: those of one setting after
 // one another. Those of one group tell one story, in a file of its own.
 func scenarios(seed uint64) []scenario {
-	all := slices.Concat(processScenarios(seed))
+	all := slices.Concat(processScenarios(seed), networkScenarios(), consulScenarios())
 	slices.SortStableFunc(all, func(a, b scenario) int { return strings.Compare(b.setting.name, a.setting.name) })
 	return all
 }

@@ -38,9 +38,9 @@ func TestScenariosHaveNamesOfTheirOwnAndShareWorlds(t *testing.T) {
 		if n := len(settings); n == 0 || settings[n-1] != s.setting.name {
 			settings = append(settings, s.setting.name)
 		}
-		assert.Equal(t, s.setting.name == quick().name, s.setting.conf.Checks.TTL == quick().conf.Checks.TTL, "%s", s.name)
+		assert.Equal(t, s.setting.name != usual().name && s.setting.name != relayedUsual().name, s.setting.conf.Checks.TTL == quick().conf.Checks.TTL, "%s", s.name)
 	}
-	assert.Equal(t, []string{"quick", "defaults"}, settings)
+	assert.Equal(t, []string{"relayed-defaults", "relayed", "quick", "defaults", "clock", "acls"}, settings)
 	var list strings.Builder
 	require.NoError(t, writeList(&list, scenarios(1)))
 	assert.Equal(t, len(seen), strings.Count(list.String(), "\n"))

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/consul-hds/consul-hds/config"
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // setting is how the daemon of a world is configured. Scenarios whose settings
@@ -16,12 +18,19 @@ type setting struct {
 	// a link, as those below, and the address that the first part would connect
 	// to, and returns the address to give it instead.
 	via func(w *world, link, address string) (string, error)
+	// consuls and daemon, if they are set, change how the agents and the daemon are
+	// started.
+	consuls func(server, agent *lab.ConsulOptions)
+	daemon  func(context.Context, *world, *lab.DaemonOptions) error
 }
 
 // The links of a world that via is asked about.
 const (
-	linkDaemonAgent = "daemon-agent" // host:port of the agent's HTTP API
-	linkNodeDaemon  = "node-daemon"  // unix:// address, given to the node Envoy
+	linkDaemonAgent  = "daemon-agent"  // host:port of the agent's HTTP API
+	linkNodeDaemon   = "node-daemon"   // unix:// address, of the node Envoy
+	linkSidecarAgent = "sidecar-agent" // host:port of xDS
+	linkAgentServer  = "agent-server"  // host:port of the server's RPC, which the agent finds by itself
+	linkProbe        = "probe"         // host:port of an app, for probes alone
 )
 
 // usual are the defaults, for claims about them.

@@ -39,6 +39,8 @@ type world struct {
 	instances     []*instance
 	// entry is the URL of the ingress.
 	entry string
+	// links are the relays in the links of a world that has them.
+	links links
 
 	closes []func() error
 }
@@ -79,13 +81,20 @@ func (w *world) close() error {
 }
 
 func (w *world) startConsuls(ctx context.Context) (err error) {
-	w.server, err = w.lab.StartConsul(ctx, lab.ConsulOptions{Name: "faults-server", Address: serverAddress, Persistent: true})
-	if err != nil {
+	server := lab.ConsulOptions{Name: "faults-server", Address: serverAddress, Persistent: true}
+	agent := lab.ConsulOptions{Name: "faults-agent", Address: agentAddress}
+	if w.setting.consuls != nil {
+		w.setting.consuls(&server, &agent)
+	}
+	if w.server, err = w.lab.StartConsul(ctx, server); err != nil {
 		return err
 	}
 	w.ends(w.server.Process)
-	w.agent, err = w.lab.StartConsul(ctx, lab.ConsulOptions{Name: "faults-agent", Address: agentAddress, Server: w.server})
-	if err != nil {
+	if _, err := w.via(linkAgentServer, w.server.RPCAddr()); err != nil {
+		return err
+	}
+	agent.Server = w.server
+	if w.agent, err = w.lab.StartConsul(ctx, agent); err != nil {
 		return err
 	}
 	w.ends(w.agent.Process)
@@ -98,7 +107,13 @@ func (w *world) startDaemon(ctx context.Context) error {
 		return err
 	}
 	conf := w.setting.hcl(nodeEnvoy) + fmt.Sprintf("consul {\n  address = %q\n}\n", agent)
-	if w.daemon, err = w.lab.StartDaemon(ctx, lab.DaemonOptions{Name: "faults-hds", Config: conf}); err != nil {
+	opts := lab.DaemonOptions{Name: "faults-hds", Config: conf}
+	if w.setting.daemon != nil {
+		if err := w.setting.daemon(ctx, w, &opts); err != nil {
+			return err
+		}
+	}
+	if w.daemon, err = w.lab.StartDaemon(ctx, opts); err != nil {
 		return err
 	}
 	w.ends(w.daemon.Process)

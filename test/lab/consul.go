@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -111,6 +112,9 @@ func (c *Consul) GRPCAddr() string {
 	return c.addr("grpc")
 }
 
+// RPCAddr is host:port of where a server takes what its clients ask of it.
+func (c *Consul) RPCAddr() string { return c.addr("server") }
+
 // addr is host:port of one of the agent's ports.
 func (c *Consul) addr(port string) string {
 	return net.JoinHostPort(c.opts.Address, strconv.Itoa(c.ports[port]))
@@ -121,6 +125,17 @@ func (c *Consul) addr(port string) string {
 // name, which the catalog refuses while it knows the old one: end a client by
 // Stop, with which it leaves, before removing this.
 func (c *Consul) DataDir() string { return c.data }
+
+// Wipe ends a client politely and removes all that it knows. Start starts it anew.
+func (c *Consul) Wipe(ctx context.Context) error {
+	if _, err := c.Stop(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.data); err != nil {
+		return fmt.Errorf("wiping %s: %w", c.name, err)
+	}
+	return nil
+}
 
 // NodeName is the name of the agent's node.
 func (c *Consul) NodeName() string { return c.opts.NodeName }

@@ -56,14 +56,15 @@ func (l *Lab) DaemonBinary(ctx context.Context) (string, error) {
 		}
 		start := time.Now()
 		l.binary = l.Path("consul-hds")
-		l.buildErr = l.buildDaemon(ctx)
+		l.buildErr = l.buildDaemon(ctx, l.binary)
 		_, _ = fmt.Fprintf(l.opts.Progress, "consul-hds: built in %.1f s\n", time.Since(start).Seconds())
 	})
 	return l.binary, l.buildErr
 }
 
-func (l *Lab) buildDaemon(ctx context.Context) error {
-	args, env := []string{"build", "-buildvcs=false", "-o", l.binary}, "CGO_ENABLED=0"
+// buildDaemon builds the daemon of the working tree, by further options of go build.
+func (l *Lab) buildDaemon(ctx context.Context, to string, options ...string) error {
+	args, env := append([]string{"build", "-buildvcs=false", "-o", to}, options...), "CGO_ENABLED=0"
 	if l.opts.Race {
 		args, env = append(args, "-race"), "CGO_ENABLED=1"
 	}
