@@ -150,9 +150,13 @@ func (c *churn) measure(ctx context.Context) error {
 		return err
 	}
 	c.slowest = max(c.slowest, time.Since(began))
-	s, err := measure(ctx, c.daemon)
-	if err != nil {
+	var s sample
+	err := lab.Eventually(ctx, patience, func() (err error) { // a busy machine may be late with a profile
+		s, err = measure(ctx, c.daemon)
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("measuring: %w", err)
 	}
 	s.at = time.Since(c.start)
 	c.samples = append(c.samples, s)
