@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/consul-hds/consul-hds/config"
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
@@ -30,9 +29,34 @@ type bed struct {
 	bare *api.Client
 }
 
-// newBed starts an agent with n instances, and a daemon for which all Envoys may
-// observe. What it writes is watched if watched, at the price of a proxy.
-func (b *bench) newBed(ctx context.Context, n int, watched bool) (*bed, error) {
+// population is what is registered on the agent of a bed, and the daemon's config
+// for it, given the agent's address.
+type population struct {
+	register func(*bed) error
+	config   func(address string) string
+}
+
+// shared are n instances that all Envoys are to observe.
+func shared(n int) population {
+	return population{
+		register: func(t *bed) error { return t.register(n) },
+		config: func(address string) string {
+			return fmt.Sprintf("log_level = \"info\"\nhds {\n  node_ids = [\"load-*\"]\n}\nconsul {\n  address = %q\n}\n", address)
+		},
+	}
+}
+
+// grouped are instances with perEnvoy checks each, for the sidecar of each.
+func grouped(groups int) population {
+	return population{
+		register: func(t *bed) error { return registerGroups(t.consul.Client(), groups) },
+		config:   func(address string) string { return growthConfig(address, perEnvoy) },
+	}
+}
+
+// newBed starts an agent with a population, and the daemon. What the daemon writes
+// is watched if watched, at the price of a proxy.
+func (b *bench) newBed(ctx context.Context, p population, watched bool) (*bed, error) {
 	var err error
 	t := &bed{}
 	if t.consul, err = b.lab.StartConsul(ctx, lab.ConsulOptions{}); err != nil {
@@ -48,14 +72,10 @@ func (b *bench) newBed(ctx context.Context, n int, watched bool) (*bed, error) {
 	if t.bare, err = api.NewClient(&api.Config{Scheme: "http", Address: address, Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}); err != nil {
 		return nil, err
 	}
-	if err := t.register(n); err != nil {
+	if err := p.register(t); err != nil {
 		return nil, err
 	}
-	t.daemon, err = b.lab.StartDaemon(ctx, lab.DaemonOptions{
-		Consul: t.consul,
-		Config: fmt.Sprintf("log_level = \"info\"\nhds {\n  node_ids = [\"load-*\"]\n}\nconsul {\n  address = %q\n}\n", address),
-	})
-	if err != nil {
+	if t.daemon, err = b.lab.StartDaemon(ctx, lab.DaemonOptions{Consul: t.consul, Config: p.config(address)}); err != nil {
 		return nil, err
 	}
 	return t, t.daemon.WaitReady(ctx)
@@ -86,19 +106,11 @@ func (t *bed) close() {
 // steady connects an Envoy that reports all n endpoints healthy, and waits until
 // their checks pass.
 func (t *bed) steady(ctx context.Context, n int) (*envoy, error) {
-	e, err := connect(t.daemon.HDSAddr(), "load-0", nil)
+	e, err := reporting(ctx, t.daemon, "load-0", n)
 	if err != nil {
 		return nil, err
 	}
-	spec, _, err := e.awaitSpec(ctx, n)
-	if err == nil {
-		err = e.apply(spec)
-	}
-	if err == nil {
-		e.reportEvery(config.Default().HDS.ReportInterval)
-		err = t.consul.WaitPassing(ctx, n, patience)
-	}
-	if err != nil {
+	if err := t.consul.WaitPassing(ctx, n, patience); err != nil {
 		e.close()
 		return nil, err
 	}

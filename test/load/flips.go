@@ -21,38 +21,71 @@ const (
 	rest = 20 * time.Millisecond
 )
 
-// flips is row 3: each flip of ours is followed by an update of a bare client.
+// flips is row 3: of as many Envoys as have 50 checks each, and, for comparison, of
+// one that has all of them, whose report alone takes a millisecond on its way.
 func (b *bench) flips(ctx context.Context) error {
-	t, err := b.newBed(ctx, instances, true)
+	many, err := b.flipsOf(ctx, grouped(instances/perEnvoy), func(t *bed) ([]*envoy, error) { return t.sidecars(ctx, instances/perEnvoy) })
 	if err != nil {
 		return err
 	}
-	defer t.close()
-	e, err := t.steady(ctx, instances)
-	if err != nil {
-		return err
-	}
-	defer e.close()
-	err = t.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{
-		ID: "bare", Name: "bare", Check: &api.AgentServiceCheck{CheckID: bareCheck, TTL: "10m", Status: api.HealthPassing},
+	one, err := b.flipsOf(ctx, shared(instances), func(t *bed) ([]*envoy, error) {
+		e, err := t.steady(ctx, instances)
+		return []*envoy{e}, err
 	})
 	if err != nil {
 		return err
 	}
-	var all [2][]time.Duration
-	for run := range b.runs {
-		both, err := b.flipRun(ctx, t, e, run%2 == 1)
+	what := func(envoys string, q string) string {
+		return fmt.Sprintf("flip in the report → Consul's answer, %d checks of %s, %s", instances, envoys, q)
+	}
+	several := fmt.Sprintf("%d Envoys", instances/perEnvoy)
+	b.add(delayRow("3", what(several, "p50"), many, 0.5, "≤ 1.3 × a bare client's update", 1.3))
+	b.add(delayRow("3", what(several, "p99"), many, 0.99, "≤ 1.5 × a bare client's update", 1.5))
+	b.add(delayRow("3", what("one Envoy", "p50"), one, 0.5, "", 0))
+	b.add(delayRow("3", what("one Envoy", "p99"), one, 0.99, "", 0))
+	return nil
+}
+
+// sidecars connects the Envoys of groups, and waits until all their checks pass.
+func (t *bed) sidecars(ctx context.Context, groups int) (all []*envoy, err error) {
+	for i := range groups {
+		e, err := reporting(ctx, t.daemon, groupName(i)+"-sidecar-proxy", perEnvoy)
 		if err != nil {
-			return err
+			return all, err
 		}
+		all = append(all, e)
+	}
+	return all, awaitReported(ctx, t.daemon, groups*perEnvoy)
+}
+
+// flipsOf measures the flips of some Envoys, and the updates of the bare client:
+// all samples of all runs.
+func (b *bench) flipsOf(ctx context.Context, p population, connect func(*bed) ([]*envoy, error)) (all [2][]time.Duration, err error) {
+	t, err := b.newBed(ctx, p, true)
+	if err != nil {
+		return all, err
+	}
+	defer t.close()
+	envoys, err := connect(t)
+	for _, e := range envoys {
+		if e != nil {
+			defer e.close()
+		}
+	}
+	if err != nil {
+		return all, err
+	}
+	err = t.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "bare", Name: "bare", Check: &api.AgentServiceCheck{CheckID: bareCheck, TTL: "10m", Status: api.HealthPassing},
+	})
+	for run := 0; run < b.runs && err == nil; run++ {
+		var both [2][]time.Duration
+		both, err = b.flipRun(ctx, t, envoys, run%2 == 1)
 		for i := range both {
 			all[i] = append(all[i], both[i]...)
 		}
 	}
-	what := fmt.Sprintf("flip in the report → Consul's answer, %d checks, ", instances)
-	b.add(delayRow("3", what+"p50", all, 0.5, "≤ 1.3 × a bare client's update", 1.3))
-	b.add(delayRow("3", what+"p99", all, 0.99, "≤ 1.5 × a bare client's update", 1.5))
-	return nil
+	return all, err
 }
 
 // delayRow compares a quantile of all samples of one side with that of the other's:
@@ -66,9 +99,9 @@ func delayRow(number, measure string, values [2][]time.Duration, q float64, targ
 	}
 }
 
-// flipRun flips endpoints up or down, one after the other, and measures each flip
-// and each update of the bare client.
-func (b *bench) flipRun(ctx context.Context, t *bed, e *envoy, up bool) (both [2][]time.Duration, err error) {
+// flipRun flips endpoints up or down, one after the other, of each Envoy in turn,
+// and measures each flip and each update of the bare client.
+func (b *bench) flipRun(ctx context.Context, t *bed, envoys []*envoy, up bool) (both [2][]time.Duration, err error) {
 	status := api.HealthCritical
 	if up {
 		status = api.HealthPassing
@@ -79,7 +112,7 @@ func (b *bench) flipRun(ctx context.Context, t *bed, e *envoy, up bool) (both [2
 			if err := sleep(ctx, rest); err != nil {
 				return both, err
 			}
-			check, do, err := e.flipping(i, up)
+			check, do, err := envoys[i%len(envoys)].flipping(i/len(envoys), up)
 			if err != nil {
 				return both, err
 			}

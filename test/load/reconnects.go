@@ -23,7 +23,7 @@ func soonest() time.Duration { return config.Default().Checks.TTL / 3 / 2 }
 
 // reconnects is row 8.
 func (b *bench) reconnects(ctx context.Context) error {
-	t, err := b.newBed(ctx, endpoints, true)
+	t, err := b.newBed(ctx, shared(endpoints), true)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ const quiet = 1500 * time.Millisecond
 
 // registrations is row 4.
 func (b *bench) registrations(ctx context.Context) error {
-	t, err := b.newBed(ctx, instances, false)
+	t, err := b.newBed(ctx, shared(instances), false)
 	if err != nil {
 		return err
 	}
