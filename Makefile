@@ -38,7 +38,7 @@ test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to
 figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU, servers (twenty-five minutes)
 	$(GO) run -buildvcs=false ./test/figures
 
-faults: tools ## Kill, stop, restart and upgrade all parts, and judge what users see (half an hour)
+faults: tools ## Break all parts, the network between them and Consul, and judge what users see (about two hours)
 	$(GO) run -buildvcs=false ./test/faults
 
 soak: tools ## Churn a node for two hours: fail if the daemon grows or a status is wrong
@@ -49,11 +49,11 @@ bench: tools ## Measure ratios to what cannot cost less; prints a table (a quart
 	$(GO) run -buildvcs=false ./test/load
 
 # Counts, not times, and without the race detector, which allocates too.
-bench-check: ## Fail if steady reports and polls, flips or changes allocate more than they may (seconds)
+bench-check: ## Fail if steady reports and polls, flips or changes allocate more than they may (seconds, once it is built)
 	$(GO) test -count=1 -run 'Cost|MadeOnce|KeepsOne|OnlyWhatChanges|NotDerivedAgain|NotDecodedAgain|TwoGoroutines|Packed' ./bridge ./bridge/catalog ./bridge/hds ./bridge/probe ./bridge/checks ./bridge/agenda ./bridge/telemetry
 
 FUZZTIME ?= 10m
-fuzz: ## Run every fuzz target for 10 minutes each, or FUZZTIME=30s; ends at the first finding
+fuzz: ## Run every fuzz target for 10 minutes each, or FUZZTIME=30s (under 15s may not do for a corpus); ends at the first finding
 	@$(GO) run -buildvcs=false ./test/fuzz -time $(FUZZTIME)
 
 demo: ## Watch an unhealthy instance leave Consul's routing and come back

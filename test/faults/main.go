@@ -31,8 +31,8 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "the scenarios to run, by name or group, comma-separated; all of them if empty")
 	flag.Uint64Var(&o.seed, "seed", 1, "what the random order of the scenario all-at-once begins with")
 	flag.BoolVar(&o.list, "list", false, "list the scenarios, and run none")
-	flag.BoolVar(&o.short, "short", false, "only those that make test runs too, as it runs them")
-	flag.Parse()
+	flag.BoolVar(&o.short, "short", false, "only those that make test runs too, as it runs them: each breaks once what it breaks, and not twice")
+	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
 	if err := o.run(ctx, os.Stdout); err != nil {

@@ -77,6 +77,7 @@ func writeList(out io.Writer, all []scenario) error {
 		groups[s.group] = append(groups[s.group], s)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "group\tscenario\tsettings\tset\twhat is broken")
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		for _, s := range groups[g] {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", g, s.name, s.setting.name, map[bool]string{true: "short", false: "long"}[s.short], s.what)

@@ -63,7 +63,7 @@ func main() {
 	flag.IntVar(&f.instances, "instances", 200, "writes, cpu: how many instances there are")
 	flag.DurationVar(&f.steady, "steady", 2*time.Minute, "writes: how long steady instances are watched")
 	flag.DurationVar(&f.during, "cpu", time.Minute, "cpu: how long each way to check is watched")
-	flag.Parse()
+	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
 	if err := f.measure(ctx, *only); err != nil {

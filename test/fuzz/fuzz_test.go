@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +38,7 @@ func module(t *testing.T, body string) string {
 
 func TestEachTargetIsRun(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, all(t.Context(), &out, module(t, ""), "", 100*time.Millisecond))
+	require.NoError(t, all(t.Context(), &out, module(t, ""), "", 3*time.Second))
 	assert.Regexp(t, `(?m)^a\.FuzzOne +[1-9]\d* `, out.String())
 	assert.Regexp(t, `(?m)^a/b\.FuzzTwo +[1-9]\d* `, out.String())
 	assert.Regexp(t, `2 targets, [1-9]\d* executions, no finding`, out.String())
@@ -69,6 +72,15 @@ func TestWhatGoTestSaysIsRead(t *testing.T) {
 		_, err := read([]byte(text))
 		assert.Error(t, err, text)
 	}
+	_, err = read([]byte("fuzz: elapsed: 0s, gathering baseline coverage: 0/210 completed\nfuzz: elapsed: 5s, gathering baseline coverage: 146/210 completed\nPASS\n"))
+	assert.ErrorContains(t, err, "before its corpus was through: give it more")
+}
+
+func TestARunThatIsInterruptedSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	err := all(ctx, io.Discard, module(t, ""), "FuzzOne", time.Minute)
+	assert.EqualError(t, err, "a.FuzzOne: enough")
 }
 
 // Every decoder of what others say has a target.

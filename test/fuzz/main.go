@@ -18,7 +18,7 @@ import (
 func main() {
 	during := flag.Duration("time", 10*time.Minute, "how long each target is run")
 	only := flag.String("only", "", "the targets to run, comma-separated, as FuzzLoad or config.FuzzLoad; all of them if empty")
-	flag.Parse()
+	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
 	root, err := lab.RepoRoot()

@@ -86,8 +86,11 @@ func (t target) run(ctx context.Context, root string, during time.Duration) (res
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return result{}, fmt.Errorf("%s: %w", t, context.Cause(ctx))
+	}
 	if err != nil {
-		return result{}, fmt.Errorf("%s: %w\n%s", t, errors.Join(err, ctx.Err()), progress.ReplaceAll(out, nil))
+		return result{}, fmt.Errorf("%s: %w\n%s", t, err, progress.ReplaceAll(out, nil))
 	}
 	r, err := read(out)
 	if err != nil {
@@ -100,10 +103,16 @@ func (t target) run(ctx context.Context, root string, during time.Duration) (res
 // progress is a line that go test prints while it fuzzes.
 var progress = regexp.MustCompile(`(?m)^fuzz: elapsed: \S+, execs: (\d+) \(\d+/sec\), new interesting: \d+ \(total: (\d+)\)\n`)
 
+// corpus is how go test tells that it still runs what it has of the time before.
+var corpus = []byte("gathering baseline coverage")
+
 // read reads the last line of progress.
 func read(out []byte) (r result, err error) {
 	lines := progress.FindAllSubmatch(out, -1)
 	if len(lines) == 0 {
+		if bytes.Contains(out, corpus) {
+			return r, errors.New("its time was over before its corpus was through: give it more")
+		}
 		return r, fmt.Errorf("go test tells of no executions: %s", bytes.TrimSpace(out))
 	}
 	last := lines[len(lines)-1]

@@ -56,11 +56,11 @@ func measurements() []measurement {
 func main() {
 	serveMain()
 	b := bench{out: os.Stdout}
-	only := flag.String("only", "", "the rows to measure, comma-separated; all of them if empty")
-	flag.IntVar(&b.runs, "runs", 5, "how often each side is measured")
-	flag.IntVar(&b.samples, "samples", 100, "rows 3 and 4: how many flips a run has, and ten times as many as it has registrations")
-	flag.StringVar(&b.profiles, "profiles", "", "a folder for profiles of the servers of rows 1, 2 and 7; their CPU time is not that of a run without")
-	flag.Parse()
+	only := flag.String("only", "", "the rows to measure, by number, comma-separated, as 1,7; all of them, 1 to 10, if empty")
+	flag.IntVar(&b.runs, "runs", 5, "how often each side is measured; what is printed is the median")
+	flag.IntVar(&b.samples, "samples", 100, "row 3: how many flips a run has; row 4: ten times the registrations, of all runs")
+	flag.StringVar(&b.profiles, "profiles", "", "a folder that exists, for profiles of the servers of rows 1, 2 and 7; with it their CPU time is not what it is without")
+	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
 	if err := b.measure(ctx, *only); err != nil {
@@ -70,9 +70,16 @@ func main() {
 }
 
 // measure makes the measurements chosen; one that fails does not keep the others
-// from being made.
+// from being made, and what was measured is printed in any case.
 func (b *bench) measure(ctx context.Context, only string) (err error) {
+	if b.runs < 1 || b.samples < 1 {
+		return errors.New("-runs and -samples must be at least 1")
+	}
 	chosen, err := choose(measurements(), only)
+	if err != nil {
+		return err
+	}
+	setting, err := versions(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,14 +89,17 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 	defer func() { err = errors.Join(err, b.lab.Close()) }()
 	var errs []error
 	for _, m := range chosen {
-		if err := m.run(b, ctx); err != nil {
-			errs = append(errs, fmt.Errorf("row %s: %w", m.number, err))
-		}
+		err := m.run(b, ctx)
 		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("row %s: %w", m.number, context.Cause(ctx)))
 			break
 		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("row %s: %w", m.number, err))
+		}
 	}
-	return errors.Join(append(errs, b.print(ctx))...)
+	b.print(setting)
+	return errors.Join(errs...)
 }
 
 // choose returns the measurements of a comma-separated list.
@@ -99,9 +109,9 @@ func choose(all []measurement, only string) ([]measurement, error) {
 	}
 	var chosen []measurement
 	for number := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(all, func(m measurement) bool { return m.number == number })
+		i := slices.IndexFunc(all, func(m measurement) bool { return m.number == strings.TrimSpace(number) })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no row %q to measure here", number)
+			return nil, fmt.Errorf("there is no row %q, only 1 to %s", number, all[len(all)-1].number)
 		}
 		chosen = append(chosen, all[i])
 	}

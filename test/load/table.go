@@ -27,23 +27,13 @@ func (b *bench) add(r row) {
 	fmt.Fprintf(os.Stderr, "%s %s: %s, %s, %s\n", r.number, r.measure, r.ours, r.floor, r.ratio)
 }
 
-// print prints the table, below the machine and the versions.
-func (b *bench) print(ctx context.Context) error {
-	consul, err := b.consulVersion(ctx)
-	if err != nil {
-		return err
-	}
-	envoy, err := envoyVersion(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(b.out, "%s, %d cores, load average %s; %s, grpc-go %s, Consul %s, Envoy %s; medians of %d runs\n\n",
-		cpuModel(), runtime.NumCPU(), loadAverage(), runtime.Version(), moduleVersion("google.golang.org/grpc"), consul, envoy, b.runs)
+// print prints the table, below the machine and what it was measured with.
+func (b *bench) print(versions string) {
+	fmt.Fprintf(b.out, "%s, %d cores, load average %s; %s; medians of %d runs\n\n", cpuModel(), runtime.NumCPU(), loadAverage(), versions, b.runs)
 	fmt.Fprintln(b.out, "| # | measure | ours | floor | ratio | target | met |\n| --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range b.rows {
 		fmt.Fprintf(b.out, "| %s |\n", strings.Join(r.cells(), " | "))
 	}
-	return nil
 }
 
 // cells are the row's, as they are printed.
@@ -56,6 +46,16 @@ func (r row) cells() []string {
 		met = "yes"
 	}
 	return []string{r.number, r.measure, r.ours, r.floor, r.ratio, r.target, met}
+}
+
+// versions are those of all that takes part.
+func versions(ctx context.Context) (string, error) {
+	consul, err := consulVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+	envoy, err := envoyVersion(ctx)
+	return fmt.Sprintf("%s, grpc-go %s, Consul %s, Envoy %s", runtime.Version(), moduleVersion("google.golang.org/grpc"), consul, envoy), err
 }
 
 // envoyVersion is that of the Envoy of the lab.
@@ -81,15 +81,18 @@ func versionIn(text string) string {
 	return "unknown"
 }
 
-// consulVersion is that of the Consul of the lab.
-func (b *bench) consulVersion(ctx context.Context) (string, error) {
-	c, err := b.lab.StartConsul(ctx, lab.ConsulOptions{Name: "version"})
+// consulVersion is that of the Consul of the lab, which says "Consul v1.13.9" first.
+func consulVersion(ctx context.Context) (string, error) {
+	binary, err := lab.ConsulBinary(ctx, os.Stderr)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = c.Kill() }()
-	self, err := c.Client().Agent().Self()
-	return fmt.Sprint(self["Config"]["Version"]), err
+	out, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking Consul for its version: %w", err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimPrefix(first, "Consul v"), nil
 }
 
 // cpuModel is what the kernel calls the processor.

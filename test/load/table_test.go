@@ -12,11 +12,16 @@ func TestRowsAreChosenByNumber(t *testing.T) {
 	all, err := choose(measurements(), "")
 	require.NoError(t, err)
 	assert.Len(t, all, len(measurements()))
-	two, err := choose(measurements(), "7,1")
+	two, err := choose(measurements(), "7, 1")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"7", "1"}, []string{two[0].number, two[1].number})
 	_, err = choose(measurements(), "11")
-	assert.EqualError(t, err, `there is no row "11" to measure here`)
+	assert.EqualError(t, err, `there is no row "11", only 1 to 10`)
+}
+
+func TestNothingIsMeasuredWithoutRuns(t *testing.T) {
+	assert.ErrorContains(t, (&bench{samples: 1}).measure(t.Context(), "2"), "at least 1")
+	assert.ErrorContains(t, (&bench{runs: 1}).measure(t.Context(), "3"), "at least 1")
 }
 
 func TestQuantilesAndRatios(t *testing.T) {

@@ -32,10 +32,10 @@ type options struct {
 
 func main() {
 	opts := options{progress: os.Stderr, out: os.Stdout}
-	flag.DurationVar(&opts.during, "for", 2*time.Hour, "how long to soak; the first 24th of it is to warm up")
+	flag.DurationVar(&opts.during, "for", 2*time.Hour, "how long to soak, at least 15s; the first 24th of it is to warm up")
 	flag.Uint64Var(&opts.seed, "seed", 1, "what the churn begins with")
 	file := flag.String("out", "", "a file to write progress and table to as well; beside it come heap profiles of the start and of the end")
-	flag.Parse()
+	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
 	if err := opts.runWith(ctx, *file); err != nil {
