@@ -20,6 +20,8 @@ type instance struct {
 	healthy bool
 	// flips is true for those that turn healthy and unhealthy in scenarios.
 	flips bool
+	// query is added to the path that is probed; any is the same to its app.
+	query string
 	// elsewhere is true for one beside the server, which nobody probes: users have
 	// somewhere to go whatever becomes of the node.
 	elsewhere bool
@@ -99,7 +101,7 @@ func (w *world) registerOne(i *instance, opts api.ServiceRegisterOpts) error {
 			return err
 		}
 		_, port, _ := strings.Cut(probe, ":")
-		r.Meta = map[string]string{"hds": "http", "hds_path": healthPath, "hds_port": port}
+		r.Meta = map[string]string{"hds": "http", "hds_path": healthPath + i.query, "hds_port": port}
 	}
 	if err := agent.ServiceRegisterOpts(r, opts); err != nil || !i.meshed {
 		return err

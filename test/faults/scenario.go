@@ -26,7 +26,7 @@ type scenario struct {
 // scenarios are all, in the order in which they are run: those of one setting after
 // one another. Those of one group tell one story, in a file of its own.
 func scenarios(seed uint64) []scenario {
-	all := slices.Concat(processScenarios(seed), networkScenarios(), consulScenarios())
+	all := slices.Concat(processScenarios(seed), envoyScenarios(), networkScenarios(), consulScenarios())
 	slices.SortStableFunc(all, func(a, b scenario) int { return strings.Compare(b.setting.name, a.setting.name) })
 	return all
 }
@@ -61,6 +61,13 @@ type trial struct {
 	// that apps fail the first time and recover the second; in a short one once, so
 	// that they do either.
 	times int
+	// notes are what else is worth telling of it.
+	notes []string
+}
+
+// note tells something beside what users saw.
+func (t *trial) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
 // turn turns the instances that flip, all to the other side.
@@ -110,7 +117,7 @@ func (w *world) try(ctx context.Context, s scenario, times int) result {
 		err = w.well(ctx)
 	}
 	record := t.oracle.stop()
-	return result{scenario: s, record: record, verdict: judge(record, w.setting.bounds()), err: err}
+	return result{scenario: s, record: record, verdict: judge(record, w.setting.bounds()), notes: t.notes, err: err}
 }
 
 // result is what became of a scenario.
@@ -118,6 +125,7 @@ type result struct {
 	scenario scenario
 	record   *record
 	verdict  verdict
+	notes    []string
 	// err is what was wrong beyond what users saw.
 	err error
 }

@@ -40,7 +40,7 @@ func TestScenariosHaveNamesOfTheirOwnAndShareWorlds(t *testing.T) {
 		}
 		assert.Equal(t, s.setting.name != usual().name && s.setting.name != relayedUsual().name, s.setting.conf.Checks.TTL == quick().conf.Checks.TTL, "%s", s.name)
 	}
-	assert.Equal(t, []string{"relayed-defaults", "relayed", "quick", "defaults", "clock", "acls"}, settings)
+	assert.Equal(t, []string{"relayed-defaults", "relayed", "quick", "patient", "defaults", "clock", "acls"}, settings)
 	var list strings.Builder
 	require.NoError(t, writeList(&list, scenarios(1)))
 	assert.Equal(t, 1+len(seen), strings.Count(list.String(), "\n"), "a line of headings, and one for each")
@@ -90,6 +90,10 @@ func TestARowSaysWhatWasSeenAndAllowed(t *testing.T) {
 	assert.EqualError(t, broken.fault(), "it did not come back")
 	assert.Contains(t, broken.row(), "BROKEN, 0 VIOLATIONS")
 	assert.Contains(t, good.row(), "as allowed")
+	good.notes = []string{"7 edits", "81 MB"}
+	var rows strings.Builder
+	require.NoError(t, writeRows(&rows, []result{bad, good}))
+	assert.True(t, strings.HasSuffix(rows.String(), "as allowed    \nthat: 7 edits\nthat: 81 MB\n"), rows.String())
 	var out strings.Builder
 	writeSums(&out, []result{bad, good})
 	assert.Equal(t, "2 scenarios, 3600 samples (1 could not be taken), 1 violations\n"+

@@ -45,6 +45,15 @@ func quick() setting {
 	return setting{name: "quick", conf: c}
 }
 
+// patient are the defaults but for the time that probes have for an answer: an Envoy
+// that gets thousands of probes at once makes all of them at once, and then neither it
+// nor the apps are quick.
+func patient() setting {
+	c := config.Default()
+	c.Defaults.Timeout = 5 * time.Second
+	return setting{name: "patient", conf: c}
+}
+
 // hcl is the daemon's configuration.
 func (s setting) hcl(nodeID string) string {
 	return fmt.Sprintf(`

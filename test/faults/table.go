@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,7 +19,19 @@ func writeRows(out io.Writer, results []result) error {
 	for _, r := range results {
 		fmt.Fprintln(w, strings.Join(r.row(), "\t")+"\t")
 	}
-	return w.Flush()
+	return errors.Join(w.Flush(), writeNotes(out, results))
+}
+
+// writeNotes prints what else was noted, if anything was.
+func writeNotes(out io.Writer, results []result) error {
+	var errs []error
+	for _, r := range results {
+		for _, note := range r.notes {
+			_, err := fmt.Fprintf(out, "%s: %s\n", r.scenario.name, note)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func columns() []string {

@@ -34,6 +34,8 @@ type world struct {
 
 	server, agent *lab.Consul
 	daemon        *lab.Daemon
+	// conf is the daemon's configuration.
+	conf string
 	// node is the node Envoy.
 	node, ingress *lab.Envoy
 	instances     []*instance
@@ -106,8 +108,8 @@ func (w *world) startDaemon(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conf := w.setting.hcl(nodeEnvoy) + fmt.Sprintf("consul {\n  address = %q\n}\n", agent)
-	opts := lab.DaemonOptions{Name: "faults-hds", Config: conf}
+	w.conf = w.setting.hcl(nodeEnvoy) + fmt.Sprintf("consul {\n  address = %q\n}\n", agent)
+	opts := lab.DaemonOptions{Name: "faults-hds", Config: w.conf}
 	if w.setting.daemon != nil {
 		if err := w.setting.daemon(ctx, w, &opts); err != nil {
 			return err

@@ -17,6 +17,9 @@ func TestWhatIsSeenOfConsul(t *testing.T) {
 	spent, err := c.CPUTime()
 	require.NoError(t, err)
 	require.Positive(t, spent)
+	resident, err := c.Resident()
+	require.NoError(t, err)
+	require.Greater(t, resident, 1<<20)
 
 	right := c.Sample(map[string]string{"serfHealth": api.HealthPassing})
 	wrong := c.Sample(map[string]string{"serfHealth": api.HealthCritical, "none": api.HealthPassing})
@@ -29,6 +32,8 @@ func TestWhatIsSeenOfConsul(t *testing.T) {
 	require.Empty(t, seen.Wrong)
 	require.Subset(t, wrong.Stop().Wrong, []WrongStatus{{"serfHealth", api.HealthPassing}, {"none", ""}})
 	_, err = c.CPUTime()
+	require.ErrorContains(t, err, c.Name())
+	_, err = c.Resident()
 	require.ErrorContains(t, err, c.Name())
 }
 

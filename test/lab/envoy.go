@@ -64,6 +64,12 @@ func (h HotRestart) args() []string {
 		"--drain-time-s", "1", "--parent-shutdown-time-s", "3"}
 }
 
+// memory is the file of what the Envoys share, which they leave behind: Envoy counts
+// ten epochs to a base id.
+func (h HotRestart) memory() string {
+	return fmt.Sprintf("/dev/shm/envoy_shared_memory_%d", 10*h.BaseID)
+}
+
 // Envoy is a running Envoy.
 type Envoy struct {
 	*Process
@@ -100,6 +106,9 @@ func (l *Lab) StartEnvoy(ctx context.Context, opts EnvoyOptions) (*Envoy, error)
 	}
 	if opts.LogLevel == "" {
 		opts.LogLevel = "info"
+	}
+	if opts.HotRestart.BaseID != 0 {
+		l.onClose(func() { _ = os.Remove(opts.HotRestart.memory()) })
 	}
 	e := &Envoy{nodeID: opts.NodeID, admin: loopback(port)}
 	args := []string{"-c", file, "--config-yaml", string(overlay), "--concurrency", "1", "-l", opts.LogLevel}

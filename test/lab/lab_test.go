@@ -284,3 +284,15 @@ func TestPortsAreNotGivenTwice(t *testing.T) {
 		}
 	}
 }
+
+func TestAHotRestartLeavesNothingBehind(t *testing.T) {
+	l := newLab(t)
+	base, err := l.Port()
+	require.NoError(t, err)
+	h := HotRestart{BaseID: base}
+	_, err = l.StartEnvoy(t.Context(), EnvoyOptions{NodeID: "hot", HotRestart: h})
+	require.NoError(t, err)
+	require.FileExists(t, h.memory())
+	require.NoError(t, l.Close())
+	require.NoFileExists(t, h.memory())
+}

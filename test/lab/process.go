@@ -206,6 +206,19 @@ func (p *Process) CPUTime() (time.Duration, error) {
 	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
 
+// Resident is how many bytes of memory the newest run has.
+func (p *Process) Resident() (int, error) {
+	proc, err := procfs.NewProc(p.Pid())
+	if err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", p.name, err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("looking at %s: %w", p.name, err)
+	}
+	return stat.ResidentMemory(), nil
+}
+
 // Done is closed at the end of the newest run.
 func (p *Process) Done() <-chan struct{} { return p.newest().done }
 
