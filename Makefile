@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-extras test-release test-envoys tools figures faults soak bench bench-check fuzz demo release-snapshot lint check clean
+.PHONY: help build test test-extras test-release test-envoys random tools figures faults soak bench bench-check fuzz demo release-snapshot lint check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ tools: ## Get the Consul and the Envoy of the tests (minutes, only once)
 
 test-envoys: tools ## Run the end-to-end suite on every Envoy that is claimed to work (half an hour)
 	$(GO) run -buildvcs=false ./test/envoys
+
+CHECKS ?= 1000
+random: ## Run the random world in fake time against its model: CHECKS=1000 worlds
+	$(GO) test $(RACE) -count=1 -timeout 0 -run 'RandomWorld|TheSameSeed' ./bridge -v -rapid.nofailfile -rapid.checks=$(CHECKS) -rapid.steps=60
 
 figures: tools ## Measure what the docs claim: delays, restarts, writes, CPU, servers (twenty-five minutes)
 	$(GO) run -buildvcs=false ./test/figures

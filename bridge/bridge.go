@@ -30,6 +30,10 @@ type Config struct {
 	// Reload reads the settings anew, for Bridge.Reload. It names what else has
 	// changed, which needs a restart.
 	Reload func() (s Settings, needRestart []string, err error)
+	// Draw draws the random part of pauses, from 0 to below n; nil draws by chance.
+	// It is for tests that have to be the same twice, and is called by several
+	// goroutines.
+	Draw func(n time.Duration) time.Duration
 }
 
 // ConsulConfig says how to reach the local agent.

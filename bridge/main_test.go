@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,12 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(lockDirEnv); dir != "" {
 		holdLock(dir)
 		return
+	}
+	// What make test has the time for; -rapid.checks and RAPID_CHECKS say otherwise.
+	if os.Getenv("RAPID_CHECKS") == "" {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			panic(err)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }

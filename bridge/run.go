@@ -108,7 +108,7 @@ func (b *Bridge) makeConsul() (err error) {
 	}
 	b.watcher, err = catalog.New(catalog.Config{
 		Client: client, Node: catalog.Node{Name: c.NodeName, Address: c.NodeAddress}, Namespace: c.Namespace, Partition: c.Partition,
-		PollInterval: c.PollInterval, Logger: b.config.Logger.Named("catalog"), Metrics: b.metrics,
+		PollInterval: c.PollInterval, Logger: b.config.Logger.Named("catalog"), Metrics: b.metrics, Draw: b.config.Draw,
 	})
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (b *Bridge) makeConsul() (err error) {
 	b.manager, err = checks.New(checks.Config{
 		Agent: checks.ConsulAgent{Client: client, Namespace: c.Namespace, Partition: c.Partition},
 		TTL:   b.config.Settings.TTL, OrphanGrace: b.config.Settings.OrphanGrace,
-		ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics,
+		ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics, Draw: b.config.Draw,
 	})
 	b.drift.writer = b.manager
 	return err
@@ -222,7 +222,6 @@ func (b *Bridge) watch(ctx context.Context) error {
 		b.token.watch(ctx, b.config.Logger, func() {
 			b.ring.tokenChanged()
 			b.manager.Reregister()
-			b.watcher.Refresh() // after refusals it would pause for up to some seconds
 		})
 		return nil
 	})

@@ -45,7 +45,7 @@ type doorbell struct {
 }
 
 func (w *Watcher) runDoorbell(ctx context.Context) {
-	bell := doorbell{Watcher: w, pace: newPace(), retry: backoff{floor: minBackoff, ceiling: maxBellBackoff}}
+	bell := doorbell{Watcher: w, pace: newPace(), retry: backoff{floor: minBackoff, ceiling: maxBellBackoff, draw: w.config.Draw}}
 	for ctx.Err() == nil {
 		node := w.nodeTold().Name
 		if node != "" {
@@ -76,7 +76,7 @@ func (b *doorbell) once(ctx context.Context, node string) time.Duration {
 	switch {
 	case errors.Is(err, errNodeHidden), isStatus(err, http.StatusForbidden):
 		b.index = 0
-		return jitter(bellPause) + bellPause/10
+		return b.retry.draw.jitter(bellPause) + bellPause/10
 	case err != nil:
 		b.index = 0 // changes may be missed: the first answer rings
 		return b.retry.next()

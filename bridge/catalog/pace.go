@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 )
 
@@ -11,18 +10,22 @@ import (
 type backoff struct {
 	floor, ceiling time.Duration
 	span           time.Duration
+	draw           draw
 }
 
 func (b *backoff) next() time.Duration {
 	b.span = min(max(2*b.span, 2*b.floor), max(b.ceiling, 2*b.floor))
-	return b.span/2 + rand.N(b.span/2+1)
+	return b.span/2 + b.draw(b.span/2+1)
 }
 
 func (b *backoff) reset() { b.span = 0 }
 
+// draw draws the random part of a pause: from 0 to below n.
+type draw func(n time.Duration) time.Duration
+
 // jitter spreads d by a tenth to both sides.
-func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1)
+func (r draw) jitter(d time.Duration) time.Duration {
+	return d - d/10 + r(d/5+1)
 }
 
 // sleep waits for d or for the end of ctx; it says whether ctx still lives.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -57,6 +58,10 @@ type Config struct {
 	Logger hclog.Logger
 	// Metrics may be nil.
 	Metrics Metrics
+	// Draw draws the random part of a pause, from 0 to below n. Default: by chance.
+	// It is for tests that have to be the same twice, and is called by several
+	// goroutines.
+	Draw func(n time.Duration) time.Duration
 }
 
 // Health is the state of a Watcher at one moment.
@@ -131,6 +136,9 @@ func newWatcher(config Config, source agent) *Watcher {
 	if config.Metrics == nil {
 		config.Metrics = silent{}
 	}
+	if config.Draw == nil {
+		config.Draw = rand.N[time.Duration]
+	}
 	return &Watcher{
 		config:  config,
 		agent:   source,
@@ -178,10 +186,10 @@ func (w *Watcher) Refresh() { poke(w.wake) }
 // runReads is the only reader, so reads are serial. A signal that comes during
 // a read stays in the channel and causes one more.
 func (w *Watcher) runReads(ctx context.Context) {
-	retry := backoff{floor: max(w.config.PollInterval, minBackoff), ceiling: maxReadBackoff}
+	retry := backoff{floor: max(w.config.PollInterval, minBackoff), ceiling: maxReadBackoff, draw: w.config.Draw}
 	for {
 		drain(w.wake)
-		pause := jitter(w.config.PollInterval)
+		pause := draw(w.config.Draw).jitter(w.config.PollInterval)
 		switch err := w.readOnce(ctx); {
 		case err == nil:
 			retry.reset()

@@ -135,6 +135,9 @@ type Config struct {
 	ReadAgain func()
 	Logger    hclog.Logger
 	Metrics   Metrics
+	// Draw draws the random part of a pause, from 0 to below n; nil draws by chance.
+	// It is for tests that have to be the same twice.
+	Draw func(n time.Duration) time.Duration
 }
 
 // State is what is known of a check.

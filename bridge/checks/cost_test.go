@@ -50,7 +50,7 @@ func settledManager(t *testing.T) (*Manager, *catalog.Snapshot, time.Time) {
 }
 
 // queued are the checks that wait for a worker.
-func (m *Manager) queued() []string { return append(m.urgent, m.lazy...) }
+func (m *Manager) queued() []string { return m.queues.all() }
 
 // forceAll makes every check need a write, in a way that only shows to who looks.
 func (m *Manager) forceAll() {

@@ -3,7 +3,6 @@ package checks
 import (
 	"errors"
 	"hash/fnv"
-	"math/rand/v2"
 	"time"
 
 	"github.com/consul-hds/consul-hds/bridge/catalog"
@@ -27,15 +26,6 @@ const (
 	opUpdate     op = "update"
 	opRefresh    op = "refresh"
 	opDeregister op = "deregister"
-)
-
-// queue is where a check waits for a worker.
-type queue int
-
-const (
-	nowhere queue = iota
-	lazily
-	urgently
 )
 
 // entry is one check: what it should be, and what the agent is known to hold.
@@ -235,6 +225,18 @@ func (e *entry) nextNotes() string {
 	return notes
 }
 
+// waits is the queue for a write that the check needs. A check that was there before
+// and is lost is as urgent as a change: without it an instance counts as healthy.
+func (e *entry) waits(urgent bool) queue {
+	switch {
+	case !urgent:
+		return lazily
+	case !e.present && e.beat.IsZero():
+		return newly
+	}
+	return urgently
+}
+
 // mayBeSilent says whether the agent may show a status of which it never told its
 // servers, also after a write that has just been done: a check that was denied to us
 // has expired meanwhile, and what is denied to our token is denied to the agent,
@@ -277,7 +279,7 @@ func (e *entry) did(j job, now, next time.Time) {
 func (e *entry) worthAWarning(err error) bool { return !errors.Is(err, ErrUnknown) || e.failures > 0 }
 
 // failed notes a write that failed and when it may be tried again.
-func (e *entry) failed(err error, now time.Time) {
+func (e *entry) failed(err error, now time.Time, draw func(time.Duration) time.Duration) {
 	e.err = err
 	most := retryMost
 	if errors.Is(err, ErrDenied) {
@@ -285,7 +287,7 @@ func (e *entry) failed(err error, now time.Time) {
 	}
 	pause := min(retryFirst<<min(e.failures, 16), most)
 	e.failures++
-	e.retry = now.Add(pause/2 + rand.N(pause/2+1))
+	e.retry = now.Add(pause/2 + draw(pause/2+1))
 }
 
 // refreshAt is the next time after now at which a check is due: every check has

@@ -238,8 +238,7 @@ func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
 		agent.mu.Lock()
 		agent.slow = 5 * time.Second
 		agent.mu.Unlock()
-		r.Reregister()
-		synctest.Wait()
+		r.changeToken()
 		agent.writes()
 		start := time.Now()
 		r.Set(wanted("s59", health.Critical))
@@ -247,6 +246,41 @@ func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.LessOrEqual(t, time.Since(start), 16*time.Second, "one write is waited for, then its own two")
+	})
+}
+
+// A job that starts on a large node registers many instances at once.
+func TestACrowdOfNewInstancesHoldsUpNoChange(t *testing.T) {
+	ids := []string{"h"}
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprint("new", i))
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("h", health.Passing))
+		r.settle()
+		agent.mu.Lock()
+		agent.slow = 20 * time.Millisecond
+		agent.mu.Unlock()
+		for _, id := range ids[1:] {
+			r.Set(wanted(id, health.Critical))
+		}
+		r.Sync(agent.snapshot())
+		time.Sleep(time.Second)
+		start := time.Now()
+		r.Set(wanted("h", health.Critical))
+		for agent.snapshot().Checks["hds:h"].Status != "critical" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		assert.Less(t, time.Since(start), time.Second, "it took 10 s while all waited in one queue")
+		agent.mu.Lock()
+		delete(agent.checks, "hds:h")
+		agent.mu.Unlock()
+		start = time.Now()
+		for agent.snapshot().Checks["hds:h"] == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		assert.Less(t, time.Since(start), 3*time.Second, "what is lost does not wait for what is new")
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 // other writes are done, or ctx ends.
 func (m *Manager) Flush(ctx context.Context) error {
 	m.mu.Lock()
-	m.hurry()
+	m.rush()
 	for id, e := range m.entries {
 		e.forced = e.want.Alive && e.present && !e.foreign
 		m.consider(id, e, time.Now())
@@ -36,7 +36,7 @@ func (m *Manager) settled(ctx context.Context) error {
 // it removes every check, or turns it critical with this output.
 func (m *Manager) Finish(ctx context.Context, remove bool, output string) error {
 	m.mu.Lock()
-	m.hurry()
+	m.rush()
 	for id, e := range m.entries {
 		switch {
 		case e.foreign:
@@ -61,4 +61,10 @@ func (m *Manager) idle() bool {
 		}
 	}
 	return true
+}
+
+// rush lets everything be written at once that can be: no snapshot comes any more.
+func (m *Manager) rush() {
+	m.unread = time.Time{}
+	m.hurry()
 }

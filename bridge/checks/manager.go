@@ -17,9 +17,6 @@ const (
 	// workers is how many writes are under way at once; with the reads of the
 	// snapshot they stay within four connections.
 	workers = 3
-	// overtakes is how many urgent writes may go before a lazy one that waits: checks
-	// that change all the time, or fail all the time, let no other expire.
-	overtakes = 2
 	// tickEvery is how often the manager looks for what time alone has made due.
 	tickEvery = 100 * time.Millisecond
 	// orphanPatience is how long an orphan has to be one to be worth a line: at the
@@ -53,10 +50,10 @@ type Manager struct {
 	// generation moves whenever every check has to be registered once more. A
 	// register that was under way then is of the generation before.
 	generation int
-	// urgent and lazy are the ids of checks that may need a write; overtaken is how
-	// many urgent writes there were since the last lazy one.
-	urgent, lazy []string
-	overtaken    int
+	// unread is when the token changed, if no snapshot was read since: nothing is
+	// written then.
+	unread time.Time
+	queues queues
 	// pause is until when nothing is written, failures how often in a row the
 	// agent failed as a whole; away says that it could not even be reached.
 	pause    time.Time
@@ -68,6 +65,9 @@ type Manager struct {
 func New(config Config) (*Manager, error) {
 	if config.Agent == nil || config.TTL <= 0 {
 		return nil, errors.New("checks need an agent and a TTL")
+	}
+	if config.Draw == nil {
+		config.Draw = rand.N[time.Duration]
 	}
 	m := &Manager{
 		config: config, epoch: time.Now(), faults: logging.NewLimiter(config.Logger, 1),
@@ -124,11 +124,20 @@ func (m *Manager) Forget(checkID string) {
 	m.drop(checkID)
 }
 
-// Reregister registers every check once again: the agent writes to the catalog
-// with the token that a check was registered with (facts/consul.md 3).
+// Reregister registers every check once again, because the token has changed: the
+// agent writes to the catalog with the one that a check was registered with
+// (facts/consul.md 3). It waits for a snapshot that is read from now on: with a
+// token that was dead nothing could be read, and a check of somebody else's that
+// came meanwhile would be taken over by its registration.
 func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.unread = time.Now()
+	m.reregister()
+	m.config.ReadAgain()
+}
+
+func (m *Manager) reregister() {
 	m.generation++
 	m.hurry()
 	for id, e := range m.entries {
@@ -160,14 +169,14 @@ func (m *Manager) Heal(checkID string) {
 // grace.
 func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	changed := ttl != m.config.TTL
 	m.config.TTL, m.config.OrphanGrace = ttl, orphanGrace
 	for id, e := range m.entries {
 		m.consider(id, e, time.Now()) // its grace may be over
 	}
-	m.mu.Unlock()
 	if changed {
-		m.Reregister()
+		m.reregister()
 	}
 }
 
@@ -190,15 +199,12 @@ func (m *Manager) consider(id string, e *entry, now time.Time) {
 	}
 	m.agenda.Set(id, e.wakes(now, m.config.OrphanGrace))
 	o, urgent := e.need(now, m.generation)
-	switch {
-	case o == opNone:
+	if o == opNone {
 		return
-	case urgent && e.queued < urgently:
-		e.queued = urgently
-		m.urgent = append(m.urgent, id)
-	case !urgent && e.queued < lazily:
-		e.queued = lazily
-		m.lazy = append(m.lazy, id)
+	}
+	if to := e.waits(urgent); e.queued < to {
+		e.queued = to
+		m.queues.put(id, to)
 	}
 	m.cond.Signal()
 }
@@ -240,7 +246,7 @@ func (m *Manager) wake(now time.Time) {
 	for id, ok := m.agenda.Due(now); ok; id, ok = m.agenda.Due(now) {
 		m.consider(id, m.entries[id], now)
 	}
-	if len(m.urgent)+len(m.lazy) > 0 {
+	if !m.queues.empty() {
 		m.cond.Broadcast()
 	}
 }
@@ -262,5 +268,5 @@ func (m *Manager) outgrow(e *entry, age time.Duration) {
 func (m *Manager) pauseFor(now time.Time) {
 	pause := min(pauseFirst<<min(m.failures, 16), pauseMost)
 	m.failures++
-	m.pause = now.Add(pause/2 + rand.N(pause/2+1))
+	m.pause = now.Add(pause/2 + m.config.Draw(pause/2+1))
 }

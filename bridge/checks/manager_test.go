@@ -28,6 +28,13 @@ func (r *rig) settle() {
 	synctest.Wait()
 }
 
+// changeToken tells of another token, with which a snapshot is read then.
+func (r *rig) changeToken() {
+	r.Reregister()
+	time.Sleep(time.Millisecond)
+	r.settle()
+}
+
 func TestARegistrationIsFollowedByAnUpdate(t *testing.T) {
 	run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
 		r.Set(wanted("a", health.Critical))

@@ -95,8 +95,7 @@ func TestAStaleCheckThatHasExpiredIsNotRevivedByBeingRegistered(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		agent.failing(nil, 0)
 		agent.writes()
-		r.Reregister()
-		synctest.Wait()
+		r.changeToken()
 		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, agent.writes())
 		assert.Equal(t, "TTL expired", agent.snapshot().Checks["hds:a"].Output)
 	})
@@ -134,9 +133,44 @@ func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
 		for _, l := range agent.writes() {
 			assert.Equal(t, "update hds:a passing", l)
 		}
-		r.Reregister()
-		synctest.Wait()
+		r.changeToken()
 		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes(), "as after a token change")
+	})
+}
+
+// With a dead token nothing is read, and a check may have gone over to somebody else.
+func TestANewTokenWritesNothingBeforeItHasRead(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		agent.writes()
+		before := agent.snapshot()
+		agent.put(&catalog.Check{ID: "hds:a", ServiceID: "a", Type: "ttl", Status: "warning", Notes: "somebody else's"})
+		r.Reregister()
+		r.Set(wanted("b", health.Critical))
+		r.Sync(before)
+		synctest.Wait()
+		assert.Empty(t, agent.writes(), "what was read before says nothing")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"register hds:b critical", "update hds:b critical"}, agent.writes())
+		assert.True(t, r.States()["hds:a"].Foreign)
+	})
+}
+
+func TestTheEndAwaitsNoSnapshot(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.writes()
+		r.Reregister()
+		start := time.Now()
+		require.NoError(t, r.Flush(t.Context()))
+		assert.Less(t, time.Since(start), 100*time.Millisecond)
+		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes())
 	})
 }
 

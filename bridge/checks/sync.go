@@ -33,6 +33,9 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		again := m.compare(id, e, c, snap.ReadAt, now)
 		look = look || again
 	}
+	if snap.ReadAt.After(m.unread) {
+		m.unread = time.Time{}
+	}
 	maps.DeleteFunc(m.removed, func(_ string, at time.Time) bool { return snap.ReadAt.After(at) })
 	if look {
 		m.config.ReadAgain()

@@ -71,13 +71,17 @@ func (m *Manager) next() (job, bool) {
 	}
 }
 
+// blind says that nothing was read yet with a new token. If reads hang for as long as
+// refreshes may be apart, these go on all the same.
+func (m *Manager) blind(now time.Time) bool { return now.Before(m.unread.Add(m.config.TTL / 3)) }
+
 // take decides on the next write: urgent ones first, but not for ever.
 func (m *Manager) take(now time.Time) (job, bool) {
-	if now.Before(m.pause) {
+	if now.Before(m.pause) || m.blind(now) {
 		return job{}, false
 	}
 	for {
-		id, from := m.pop()
+		id, from := m.queues.pop()
 		if from == nowhere {
 			return job{}, false
 		}
@@ -87,26 +91,10 @@ func (m *Manager) take(now time.Time) (job, bool) {
 		}
 		e.queued = nowhere
 		if o, _ := e.need(now, m.generation); o != opNone {
-			m.overtaken++
-			if from == lazily {
-				m.overtaken = 0
-			}
+			m.queues.wrote(from)
 			return m.start(id, e, o, now), true
 		}
 	}
-}
-
-// pop takes the next id from the queues, and tells which one it waited in.
-func (m *Manager) pop() (id string, from queue) {
-	switch {
-	case len(m.urgent) > 0 && (m.overtaken < overtakes || len(m.lazy) == 0):
-		id, m.urgent = m.urgent[0], m.urgent[1:]
-		return id, urgently
-	case len(m.lazy) > 0:
-		id, m.lazy = m.lazy[0], m.lazy[1:]
-		return id, lazily
-	}
-	return "", nowhere
 }
 
 func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
@@ -230,7 +218,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	case e.worthAWarning(err): // what ails the agent ails many checks: the same for all is one line
 		m.faults.Log(now, hclog.Warn, result(err), writeFailed, append(naming(j.want), "op", string(j.op), "error", err)...)
 	}
-	e.failed(err, now)
+	e.failed(err, now, m.config.Draw)
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
 		e.did(j, now, now)

@@ -127,9 +127,9 @@ func (s *session) fall(i int, last time.Time) bool {
 	}
 	ep.live = false
 	if s.fallen == nil {
-		s.fallen = map[string]time.Time{}
+		s.fallen = map[string]moment{}
 	}
-	s.fallen[s.asked.probes[i].Cluster] = last
+	s.fallen[s.asked.probes[i].Cluster] = moment{last, s.reports}
 	return true
 }
 

@@ -34,9 +34,9 @@ type session struct {
 	// them is sent again before a report has shown it gone: an echo of the old
 	// one would be taken for the new one. It is nil while there are none.
 	leaving map[string]bool
-	// fallen is when the last answer came of the clusters that had one, and have none
+	// fallen is where the last answer came of the clusters that had one, and have none
 	// in the newest report. It is nil before there was any.
-	fallen map[string]time.Time
+	fallen map[string]moment
 	// dropped are the probes that are left out for this Envoy, with the reason.
 	dropped map[string]error
 
@@ -55,6 +55,12 @@ type session struct {
 	reread, repeats bool
 	// unsettled is the number of endpoints that are not settled.
 	unsettled int
+}
+
+// moment is when a report came, and which of the stream's it was.
+type moment struct {
+	at     time.Time
+	report uint64
 }
 
 func newSession(id uint64, ident identity, peer string, allowed map[string]bool) *session {
@@ -188,9 +194,9 @@ type Observation struct {
 	// Code is the HTTP status code that came with it; 0 when there was none, or
 	// this Envoy's codes cannot be trusted.
 	Code int
-	// Reports is how many reports came after the first that echoed the probe; Quiet
-	// is how many of them bad news of an endpoint that was never healthy may have
-	// to wait.
+	// Reports is how many reports came after the first that echoed the probe, up to
+	// the last that held an answer; Quiet is how many of them bad news of an endpoint
+	// that was never healthy may have to wait.
 	Reports, Quiet int
 	// WasHealthy says that the endpoint has been healthy on this stream.
 	WasHealthy bool
@@ -208,11 +214,12 @@ func (s *session) observation(p *probe.Probe) Observation {
 	if ep == nil || !ep.answers {
 		return o
 	}
-	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer().status, ep.healthy, s.lastReport
-	o.Reports, o.Quiet = int(max(s.reports, ep.firstEcho)-ep.firstEcho), int(quiet(p, s.interval))
+	last := moment{s.lastReport, s.reports}
 	if !ep.live {
-		o.At = s.fallen[p.Cluster]
+		last = s.fallen[p.Cluster]
 	}
+	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer().status, ep.healthy, last.at
+	o.Reports, o.Quiet = int(max(last.report, ep.firstEcho)-ep.firstEcho), int(quiet(p, s.interval))
 	if s.identity.codes {
 		o.Code = int(ep.code)
 	}

@@ -225,6 +225,7 @@ func TestWhatIsNoAnswerLeavesTheLastOne(t *testing.T) {
 			o := e.s.observation(p)
 			assert.Equal(t, up, o.Status)
 			assert.Equal(t, answered, o.At, "it is not refreshed")
+			assert.Zero(t, o.Reports, "and does not come closer to counting")
 			dirty, _ := e.report(echo{p.Cluster, up, 200})
 			assert.Contains(t, dirty, p.CheckID, "the same answer after silence is news")
 			assert.Equal(t, e.now, e.s.observation(p).At)
