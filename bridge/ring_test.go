@@ -289,6 +289,63 @@ func TestReloadTakesEverythingOver(t *testing.T) {
 	assert.Equal(t, time.Minute, r.tracked["hds:web-1"].probe.Settings.Interval)
 }
 
+// A reload that changes no probe may change what follows from what is known.
+func TestAReloadIsFeltAtOnce(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1")})
+	r.says("web-1", up, at(time.Second))
+	r.tell(at(time.Second), "web-1")
+	r.takeTime(at(time.Minute))
+	require.False(t, r.wants["hds:web-1"].Alive)
+	s := testSettings()
+	s.OnStale = "keep"
+	r.reload(s)
+	assert.True(t, r.wants["hds:web-1"].Alive)
+}
+
+// Of an instance that has not changed, a check may come all the same.
+func TestACheckThatComesLaterIsAdoptedAtOnce(t *testing.T) {
+	r := newTestRing(t)
+	same := web("web-1")
+	r.show(at(0), world{same})
+	require.Equal(t, health.None, r.wants["hds:web-1"].Status)
+	r.show(at(time.Second), world{same, ours("web-1", "passing", "")})
+	assert.Equal(t, health.Passing, r.wants["hds:web-1"].Status)
+	assert.True(t, r.wants["hds:web-1"].Alive)
+}
+
+func TestTimeDoesNotTouchWhatIsGone(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1")})
+	r.show(at(time.Second), world{})
+	r.taken()
+	r.takeTime(at(time.Hour))
+	assert.Empty(t, r.taken())
+}
+
+// curious are observers that remember for which checks they were asked.
+type curious struct {
+	fakeObservers
+	asked map[string]bool
+}
+
+func (c curious) Observations(p *probe.Probe) []hds.Observation {
+	c.asked[p.CheckID] = true
+	return c.fakeObservers.Observations(p)
+}
+
+func TestWhatHasNotChangedIsNotEvaluatedAgain(t *testing.T) {
+	r := newTestRing(t)
+	c := curious{fakeObservers{r.fakeParts}, map[string]bool{}}
+	r.observers = c
+	same, one, two := web("web-2"), ours("web-1", "passing", ""), ours("web-2", "passing", "")
+	r.show(at(0), world{web("web-1"), same, one, two})
+	require.Equal(t, map[string]bool{"hds:web-1": true, "hds:web-2": true}, c.asked)
+	clear(c.asked)
+	r.show(at(time.Second), world{web("web-1", "hds", "tcp"), same, one, two})
+	assert.Equal(t, map[string]bool{"hds:web-1": true}, c.asked)
+}
+
 // withoutEmpty makes empty lists nil, which JSON does not tell apart here.
 
 func withoutEmpty(c []admin.Check) []admin.Check {

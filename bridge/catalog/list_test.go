@@ -54,8 +54,10 @@ func TestABadAnswerLeavesTheListAsItWas(t *testing.T) {
 	good := `{"a":{"A":"1"},"b":{}}`
 	for range 2 { // before the first answer, and after it
 		for _, bad := range []string{"", " ", "null", "[]", "7", `"a"`, "<html>", good[:len(good)-1], good + "x", `{"a":{"A":1},"b":{}}`, `{"a":[]}`, `{"b":{"A":"2"},"a":{"A":1}}`} {
-			_, err := l.read(strings.NewReader(bad), n.decode)
-			require.Error(t, err, bad)
+			for range 2 { // an answer that was refused is not the last one
+				_, err := l.read(strings.NewReader(bad), n.decode)
+				require.Error(t, err, bad)
+			}
 		}
 		got, err := l.read(strings.NewReader(good), n.decode)
 		require.NoError(t, err)

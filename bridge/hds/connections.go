@@ -35,7 +35,7 @@ func (b bounded) Accept() (net.Conn, error) {
 		}
 		c := b.connections
 		if c.open.Add(1) <= c.most {
-			return newCounted(conn, &c.open)
+			return c.count(conn)
 		}
 		c.open.Add(-1)
 		c.refusals.note(reasonConnections, conn.RemoteAddr().Network()+":"+conn.RemoteAddr().String(), errConnections, time.Now())
@@ -52,7 +52,18 @@ type counted struct {
 	closed atomic.Bool
 }
 
-func newCounted(conn net.Conn, open *atomic.Int64) (net.Conn, error) {
+// count makes a connection that was let in a counted one, or closes it.
+func (c *connections) count(conn net.Conn) (net.Conn, error) {
+	made, err := newCounted(conn, &c.open)
+	if err != nil {
+		c.open.Add(-1)
+		_ = conn.Close() // what counts is why nobody can serve it
+		return nil, err
+	}
+	return made, nil
+}
+
+func newCounted(conn net.Conn, open *atomic.Int64) (*counted, error) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil, fmt.Errorf("a %T is no connection of the kernel's", conn)

@@ -71,6 +71,36 @@ func TestWhatIsNotPacked(t *testing.T) {
 	assert.False(t, f.equal, "nothing is left to compare with")
 }
 
+// TestTheNewestMayBeLookedAtAtAnyTime: people look while the reader takes, packs and
+// clears; what they see was a message, as a whole.
+func TestTheNewestMayBeLookedAtAtAnyTime(t *testing.T) {
+	messages := [][]byte{bytes.Repeat([]byte("a"), 1000), bytes.Repeat([]byte("b"), 2000)}
+	f := &frame{packer: newPacker()}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range 300 {
+			for at := time.Duration(0); at <= packAfter; at += packAfter {
+				f.take(wireOf(messages[n%2]))
+				f.rest(t0.Add(at))
+			}
+			if n%3 == 0 {
+				f.clear()
+			}
+		}
+	}()
+	for looking := true; looking; {
+		select {
+		case <-done:
+			looking = false
+		default:
+		}
+		if seen := f.newest(); len(seen) > 0 {
+			require.Contains(t, messages, seen)
+		}
+	}
+}
+
 func TestAPackedReportCostsNoAllocation(t *testing.T) {
 	r := newReporting(t, 100)
 	pack(t, r)

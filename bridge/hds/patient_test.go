@@ -75,6 +75,24 @@ func TestAConnectionHoldsABufferOnlyToRead(t *testing.T) {
 	}
 }
 
+// piped is a listener whose connections are not the kernel's.
+type piped struct {
+	net.Listener
+	conn net.Conn
+}
+
+func (p piped) Accept() (net.Conn, error) { return p.conn, nil }
+
+func TestAConnectionThatCannotBeReadIsNotKept(t *testing.T) {
+	near, far := net.Pipe()
+	c := &connections{most: 1, refusals: newRefusals(nil, &counts{})}
+	_, err := bounded{piped{conn: near}, c}.Accept()
+	require.ErrorContains(t, err, "*net.pipe")
+	assert.Zero(t, c.open.Load())
+	_, err = far.Write([]byte("x"))
+	assert.ErrorIs(t, err, io.ErrClosedPipe, "it was closed")
+}
+
 // spied is a connection that counts how often gRPC reads patiently.
 type spied struct {
 	*counted

@@ -92,6 +92,20 @@ func (p *Plan) assign(ident identity) (Kind, []*probe.Probe) {
 	return UnknownEnvoy, nil
 }
 
+// turned lists the checks that an Envoy was to observe and is to observe, if it is
+// another kind than it was by the plan before: those have another observer, although
+// their probes may be the very same.
+func (p *Plan) turned(before *Plan, ident identity) []string {
+	if before == nil {
+		return nil // nobody was an observer
+	}
+	was, _ := before.assign(ident)
+	if is, _ := p.assign(ident); is == was {
+		return nil
+	}
+	return append(before.checksOf(ident), p.checksOf(ident)...)
+}
+
 // services are those that an Envoy speaks for, in order: what its token has to
 // be allowed to write. A sidecar speaks for its destination also while that is
 // not probed. Without a plan nobody speaks for anything.

@@ -126,12 +126,14 @@ func (s *Server) Run(ctx context.Context) error {
 // is sent anything before the first plan. When it returns, Observations goes by
 // the new plan: who is no observer any more is not heard.
 func (s *Server) SetPlan(p *Plan) {
-	if before := s.plan.Load(); before != nil && before != p {
+	before := s.plan.Load()
+	if before != nil && before != p {
 		p.clusters.inherit(before.clusters)
 	}
 	s.plan.Store(p)
 	for _, o := range s.all() {
 		o.session.differs(p) // learns what the Envoy is now
+		s.news(p.turned(before, o.session.identity))
 		o.replan()
 	}
 }

@@ -220,6 +220,30 @@ func TestTheEndOfAStreamIsNews(t *testing.T) {
 	assert.Empty(t, b.Streams())
 }
 
+// A proxy whose id is that of a node Envoy makes that a sidecar: what it said of the
+// probes of others counts no more, although none of these has changed.
+func TestAnEnvoyThatTurnsIsNews(t *testing.T) {
+	b := serve(t)
+	metas := map[string]map[string]string{"a": asHTTP, "b": asHTTP}
+	before, probes := planOf(metas)
+	b.SetPlan(before)
+	e := b.connect("n1")
+	e.spec()
+	b.TakeNews() // of its beginning
+	e.say(echo{probes["a"].Cluster, down, 503}, echo{probes["b"].Cluster, up, 200})
+	b.await("to tell of the report", func() bool { return len(b.TakeNews()) > 0 })
+	b.SetPlan(before)
+	assert.Empty(t, b.TakeNews(), "nothing has changed")
+
+	after, _ := world(PlanConfig{NodeIDs: []string{"n*"}}, metas,
+		&catalog.Instance{ID: "n1", Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "b"}})
+	b.SetPlan(after)
+	assert.Empty(t, b.Observations(probes["a"]))
+	assert.ElementsMatch(t, []string{"hds:a", "hds:b"}, b.TakeNews())
+	b.SetPlan(before)
+	assert.ElementsMatch(t, []string{"hds:a", "hds:b"}, b.TakeNews(), "it is a node Envoy again")
+}
+
 func TestMaxStreams(t *testing.T) {
 	b := serveWith(t, Config{MaxStreams: 2})
 	plan, _ := planOf(nil)
