@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/consul-hds/consul-hds/test/lab"
 	"github.com/consul-hds/consul-hds/test/lab/mesh"
 )
 
@@ -43,7 +44,7 @@ func (w *world) watch() *oracle {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &oracle{world: w, record: newRecord(time.Now(), ids, healthy), cancel: cancel}
 	for s, ask := range w.sources() {
-		o.done.Go(func() { each(ctx, func() { o.look(ctx, s, ask) }) })
+		o.done.Go(func() { lab.Every(ctx, sampleEvery, func() { o.look(ctx, s, ask) }) })
 	}
 	o.done.Go(func() { o.send(ctx) })
 	return o
@@ -54,20 +55,6 @@ func (o *oracle) stop() *record {
 	o.cancel()
 	o.done.Wait()
 	return o.record
-}
-
-// each calls f at each tick, or less often if it takes longer, until ctx ends.
-func each(ctx context.Context, f func()) {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }
 
 // ask asks a source of all instances, in their order. It does not set the times.
@@ -140,7 +127,7 @@ func (o *oracle) send(ctx context.Context) {
 	var open sync.WaitGroup
 	defer open.Wait()
 	free := make(chan struct{}, inFlight)
-	each(ctx, func() {
+	lab.Every(ctx, sampleEvery, func() {
 		select {
 		case free <- struct{}{}:
 			open.Go(func() {

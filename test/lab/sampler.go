@@ -38,7 +38,7 @@ type WrongStatus struct{ CheckID, Status string }
 func (c *Consul) Sample(want map[string]string) *Sampler {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sampler{consul: c, want: want, cancel: cancel}
-	s.done.Go(func() { s.run(ctx) })
+	s.done.Go(func() { Every(ctx, sampleEvery, func() { s.look(ctx) }) })
 	return s
 }
 
@@ -47,19 +47,6 @@ func (s *Sampler) Stop() Samples {
 	s.cancel()
 	s.done.Wait()
 	return s.seen
-}
-
-func (s *Sampler) run(ctx context.Context) {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.look(ctx)
-		}
-	}
 }
 
 func (s *Sampler) look(ctx context.Context) {

@@ -34,6 +34,21 @@ func Eventually(ctx context.Context, timeout time.Duration, f func() error) erro
 	}
 }
 
+// Every calls f at each tick of interval, or less often if it takes longer, until
+// ctx ends.
+func Every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}
+
 // SignalContext is a context that ends with SIGINT, SIGTERM or SIGHUP, and also
 // when the parent process dies: a run whose make or go was killed ends itself.
 // After its end, signals have their usual effect again.

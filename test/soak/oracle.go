@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // lookEvery is the pause between two looks of the oracle at the catalog.
@@ -40,7 +42,7 @@ type sightings struct {
 func (n *node) watch() *oracle {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &oracle{node: n, cancel: cancel, since: map[string]time.Time{}}
-	o.done.Go(func() { o.run(ctx) })
+	o.done.Go(func() { lab.Every(ctx, lookEvery, func() { o.ask(ctx) }) })
 	return o
 }
 
@@ -51,23 +53,14 @@ func (o *oracle) stop() sightings {
 	return o.seen
 }
 
-func (o *oracle) run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		list, err := o.node.catalog(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			o.seen.away++
-			continue
-		}
+// ask looks at the catalog once.
+func (o *oracle) ask(ctx context.Context) {
+	list, err := o.node.catalog(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		o.seen.away++
+	default:
 		o.look(list, time.Now())
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -118,7 +120,18 @@ func (a *Agent) nodeServices(w http.ResponseWriter, r *http.Request) {
 	}
 	now := a.moved(index, r.Context().Done(), wait)
 	w.Header().Set("X-Consul-Index", strconv.FormatUint(now, 10))
-	a.show(w, func() any { return map[string]any{"Node": &api.Node{Node: Node, Address: Address}} })
+	a.show(w, func() any {
+		return map[string]any{"Node": &api.Node{Node: Node, Address: Address}, "Services": a.listed(r.FormValue("filter"))}
+	})
+}
+
+// listed are the services that the catalog shows through a filter; the only one that
+// it knows leaves none. The caller holds mu.
+func (a *Agent) listed(filter string) []*api.AgentService {
+	if filter == `ID == ""` {
+		return nil
+	}
+	return slices.Collect(maps.Values(a.services))
 }
 
 func self(w http.ResponseWriter, _ *http.Request) {
