@@ -48,7 +48,7 @@ faults: tools ## Break all parts, the network between them and Consul, and judge
 soak: tools ## Churn a node for two hours: fail if the daemon grows or a status is wrong
 	$(GO) run -buildvcs=false ./test/soak
 
-bench: tools ## Measure ratios to what cannot cost less; prints a table (a quarter of an hour)
+bench: tools ## Measure ratios to what cannot cost less; prints a table (half an hour)
 	$(GO) test -run '^$$' -bench . -count 5 ./bridge/...
 	$(GO) run -buildvcs=false ./test/load
 
