@@ -30,19 +30,7 @@ var theLab *lab.Lab
 
 func TestMain(m *testing.M) {
 	lab.AppMain()
-	ctx, cancel := lab.SignalContext(context.Background())
-	var err error
-	if theLab, err = lab.New(ctx, lab.Options{Progress: os.Stderr}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := theLab.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	cancel()
-	os.Exit(code)
+	os.Exit(lab.RunTests(m, func(l *lab.Lab) { theLab = l }))
 }
 
 // world is a node: an agent, a daemon, and the Envoys that a test starts.

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // allAtOnce breaks all parts in each of some rounds, in an order, in ways and after
@@ -118,7 +120,7 @@ func (r round) do(ctx context.Context, t *trial) error {
 }
 
 func (s step) breaks(ctx context.Context, w *world) error {
-	if err := pause(ctx, s.pause); err != nil {
+	if err := lab.Pause(ctx, s.pause); err != nil {
 		return err
 	}
 	p := parts()[s.part].process(w)
@@ -133,7 +135,7 @@ func (s step) breaks(ctx context.Context, w *world) error {
 }
 
 func (s step) mends(ctx context.Context, w *world) error {
-	if err := pause(ctx, s.pause); err != nil {
+	if err := lab.Pause(ctx, s.pause); err != nil {
 		return err
 	}
 	p := parts()[s.part].process(w)

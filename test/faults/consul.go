@@ -104,7 +104,7 @@ func replaced(ctx context.Context, t *trial) error {
 			if n == 1 {
 				t.turn()
 			}
-			if err := pause(ctx, 3*time.Second); err != nil {
+			if err := lab.Pause(ctx, 3*time.Second); err != nil {
 				return err
 			}
 		}

@@ -49,7 +49,7 @@ func many(ctx context.Context, t *trial) (err error) {
 		return err
 	}
 	t.note("%d more endpoints are healthy after %s", manyEndpoints, seconds(time.Since(begun)))
-	err = t.each(ctx, func() error { t.turn(); return pause(ctx, busy) })
+	err = t.each(ctx, func() error { t.turn(); return lab.Pause(ctx, busy) })
 	return errors.Join(err, t.noteMemory(), t.alive())
 }
 
@@ -83,7 +83,7 @@ func manyChecks() string {
 // manyPass waits until an Envoy has said of all endpoints that they are healthy.
 func (t *trial) manyPass(ctx context.Context) error {
 	return lab.Eventually(ctx, manyPatience, func() error {
-		if err := pause(ctx, manyPause); err != nil {
+		if err := lab.Pause(ctx, manyPause); err != nil {
 			return err
 		}
 		status, err := t.daemon.Status(ctx)

@@ -102,7 +102,7 @@ const lookPause = 100 * time.Millisecond
 
 // guestChecks are the statuses that the agent shows, by check, after a pause.
 func (w *world) guestChecks(ctx context.Context) (map[string]string, error) {
-	if err := pause(ctx, lookPause); err != nil {
+	if err := lab.Pause(ctx, lookPause); err != nil {
 		return nil, err
 	}
 	q := (&api.QueryOptions{}).WithContext(ctx)

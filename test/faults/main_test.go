@@ -19,19 +19,7 @@ import (
 var theLab *lab.Lab
 
 func TestMain(m *testing.M) {
-	ctx, cancel := lab.SignalContext(context.Background())
-	var err error
-	if theLab, err = lab.New(ctx, lab.Options{Progress: os.Stderr}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := theLab.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	cancel()
-	os.Exit(code)
+	os.Exit(lab.RunTests(m, func(l *lab.Lab) { theLab = l }))
 }
 
 // TestFaults runs the short scenarios, and then breaks checks by hand, which the
@@ -59,9 +47,9 @@ func byHand(t *testing.T, r *runner) {
 		}
 		write("web-steady", api.HealthCritical)
 		write("web-ill", api.HealthPassing)
-		require.NoError(t, pause(ctx, 300*time.Millisecond))
+		require.NoError(t, lab.Pause(ctx, 300*time.Millisecond))
 		require.NoError(t, agent.CheckDeregister("hds:web-ill"))
-		require.NoError(t, pause(ctx, 300*time.Millisecond))
+		require.NoError(t, lab.Pause(ctx, 300*time.Millisecond))
 		require.NoError(t, u.daemon.Start())
 		return u.daemon.WaitReady(ctx)
 	}}

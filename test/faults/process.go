@@ -140,11 +140,11 @@ func (p part) starts(ctx context.Context, w *world) error {
 
 // around does something in the middle of a pause.
 func around(ctx context.Context, d time.Duration, meanwhile func()) error {
-	if err := pause(ctx, d/2); err != nil {
+	if err := lab.Pause(ctx, d/2); err != nil {
 		return err
 	}
 	meanwhile()
-	return pause(ctx, d/2)
+	return lab.Pause(ctx, d/2)
 }
 
 // brief is a duration in whole seconds.

@@ -138,13 +138,3 @@ func (r result) fault() error {
 	}
 	return errors.Join(errs...)
 }
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -76,7 +76,7 @@ func (f *figures) usageOf(ctx context.Context, s *stage, checks int) (usage, err
 	if err := s.consul.WaitPassing(ctx, checks, patience); err != nil {
 		return usage{}, err
 	}
-	if err := pause(ctx, settling); err != nil {
+	if err := lab.Pause(ctx, settling); err != nil {
 		return usage{}, err
 	}
 	before, err := s.cpuTimes()
@@ -84,7 +84,7 @@ func (f *figures) usageOf(ctx context.Context, s *stage, checks int) (usage, err
 		return usage{}, err
 	}
 	start := time.Now()
-	if err := pause(ctx, f.during); err != nil {
+	if err := lab.Pause(ctx, f.during); err != nil {
 		return usage{}, err
 	}
 	after, err := s.cpuTimes()

@@ -70,7 +70,7 @@ func (s *stage) delaysOf(ctx context.Context, id string, fault failure, runs int
 			status string
 			took   *[]time.Duration
 		}{{app.fail, api.HealthCritical, &down}, {app.mend, api.HealthPassing, &up}} {
-			if err := pause(ctx, rand.N(1500*time.Millisecond)); err != nil {
+			if err := lab.Pause(ctx, rand.N(1500*time.Millisecond)); err != nil {
 				return nil, nil, err
 			}
 			turn.do()

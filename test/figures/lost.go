@@ -67,7 +67,7 @@ func (f *figures) lost(ctx context.Context) error {
 // restored loses a check at a random moment of the poll's period, and returns
 // how long it was not as before.
 func (s *stage) restored(ctx context.Context, way loss, instance string) (time.Duration, error) {
-	if err := pause(ctx, rand.N(config.Default().Consul.PollInterval)); err != nil {
+	if err := lab.Pause(ctx, rand.N(config.Default().Consul.PollInterval)); err != nil {
 		return 0, err
 	}
 	id := checkID(instance)

@@ -117,13 +117,3 @@ func (f *figures) measure(ctx context.Context, only string) (err error) {
 	}
 	return errors.Join(errs...)
 }
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -99,7 +99,7 @@ func (f *figures) flipsOf(ctx context.Context, m *mesh.Mesh, way way) (seen flip
 	}
 	start := time.Now()
 	for range f.runs {
-		if err := pause(ctx, rand.N(1500*time.Millisecond)); err != nil {
+		if err := lab.Pause(ctx, rand.N(1500*time.Millisecond)); err != nil {
 			return seen, err
 		}
 		if err := seen.flip(ctx, load, m.Hidden); err != nil {
@@ -146,7 +146,7 @@ func (s *flips) flip(ctx context.Context, load *mesh.Load, b *mesh.Backend) erro
 	}
 	out := time.Now()
 	s.left = append(s.left, load.Since(turned).By(b.ID).LastAfter(turned))
-	if err := pause(ctx, time.Second); err != nil {
+	if err := lab.Pause(ctx, time.Second); err != nil {
 		return err
 	}
 	s.late += len(load.Since(out).By(b.ID))

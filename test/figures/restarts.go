@@ -48,7 +48,7 @@ func (s *stage) restartInAnyOrder(ctx context.Context, rounds int, random *rand.
 			if err := parts[i].restart(ctx, signals[random.IntN(len(signals))]); err != nil {
 				return fmt.Errorf("restarting the %s: %w", parts[i].name, err)
 			}
-			if err := pause(ctx, time.Duration(random.Int64N(int64(2*time.Second)))); err != nil {
+			if err := lab.Pause(ctx, time.Duration(random.Int64N(int64(2*time.Second)))); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func (s *stage) restartInAnyOrder(ctx context.Context, rounds int, random *rand.
 	if err := s.reported(ctx); err != nil {
 		return err
 	}
-	return pause(ctx, 5*time.Second)
+	return lab.Pause(ctx, 5*time.Second)
 }
 
 func (f *figures) printRestarts(ctx context.Context, s *stage, seen lab.Samples) error {

@@ -44,11 +44,11 @@ type serverStep struct {
 }
 
 func serverSteps() []serverStep {
-	minute := func(_ *cluster, ctx context.Context) error { return pause(ctx, time.Minute) }
+	minute := func(_ *cluster, ctx context.Context) error { return lab.Pause(ctx, time.Minute) }
 	return []serverStep{
 		{"a minute without the daemon", 0, minute},
 		{"first install: 50 checks are made", checksOfNode, (*cluster).install},
-		{"their outputs, once, within 1.5 × check_update_interval", checksOfNode, func(_ *cluster, ctx context.Context) error { return pause(ctx, heldBack*3/2) }},
+		{"their outputs, once, within 1.5 × check_update_interval", checksOfNode, func(_ *cluster, ctx context.Context) error { return lab.Pause(ctx, heldBack*3/2) }},
 		{"a minute with the daemon", 0, minute},
 		{"a flip", 1, func(c *cluster, ctx context.Context) error { return c.turn(ctx, c.apps[:1], 500) }},
 		{"and back", 1, func(c *cluster, ctx context.Context) error { return c.turn(ctx, c.apps[:1], 200) }},
@@ -138,7 +138,7 @@ func (f *figures) newCluster(ctx context.Context) (*cluster, error) {
 		}
 		c.apps = append(c.apps, app)
 	}
-	return c, errors.Join(c.newToken(), pause(ctx, aftermath))
+	return c, errors.Join(c.newToken(), lab.Pause(ctx, aftermath))
 }
 
 // newToken makes another token the daemon's.
@@ -188,13 +188,13 @@ func (c *cluster) settle(ctx context.Context, critical int) error {
 		}
 		return nil
 	})
-	return errors.Join(err, pause(ctx, aftermath))
+	return errors.Join(err, lab.Pause(ctx, aftermath))
 }
 
 // registerBystanders registers services without probes.
 func (c *cluster) registerBystanders(ctx context.Context) error {
 	for i := range bystanders {
-		if err := errors.Join(c.register(fmt.Sprint("bystander", i), 9, nil), pause(ctx, time.Second)); err != nil {
+		if err := errors.Join(c.register(fmt.Sprint("bystander", i), 9, nil), lab.Pause(ctx, time.Second)); err != nil {
 			return err
 		}
 	}
@@ -224,5 +224,5 @@ func (c *cluster) changeToken(ctx context.Context) error {
 		}
 		return err
 	})
-	return errors.Join(err, pause(ctx, aftermath))
+	return errors.Join(err, lab.Pause(ctx, aftermath))
 }

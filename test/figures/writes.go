@@ -52,7 +52,7 @@ type written struct {
 // when the first refresh of each is over.
 func (f *figures) watchWrites(ctx context.Context, s *stage, proxy *lab.Proxy) (written, error) {
 	w := written{checks: f.instances, expected: f.instances * int(f.steady/refreshPeriod())}
-	if err := pause(ctx, refreshPeriod()); err != nil {
+	if err := lab.Pause(ctx, refreshPeriod()); err != nil {
 		return w, err
 	}
 	before, err := s.consul.CheckIndexes(ctx)
@@ -60,7 +60,7 @@ func (f *figures) watchWrites(ctx context.Context, s *stage, proxy *lab.Proxy) (
 		return w, err
 	}
 	proxy.Reset()
-	if err := pause(ctx, f.steady); err != nil {
+	if err := lab.Pause(ctx, f.steady); err != nil {
 		return w, err
 	}
 	for path, n := range proxy.Writes() {

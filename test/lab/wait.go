@@ -49,6 +49,16 @@ func Every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
+// Pause waits, unless ctx ends: then it returns why.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // SignalContext is a context that ends with SIGINT, SIGTERM or SIGHUP, and also
 // when the parent process dies: a run whose make or go was killed ends itself.
 // After its end, signals have their usual effect again.

@@ -193,7 +193,7 @@ func failAll(ctx context.Context, ways []*watched) error {
 func (w *watched) fail(ctx context.Context) ([]time.Duration, error) {
 	delays := make([]time.Duration, len(w.apps))
 	return delays, each(indexes(w.apps), func(i int) error {
-		if err := sleep(ctx, rand.N(failingWithin)); err != nil {
+		if err := lab.Pause(ctx, rand.N(failingWithin)); err != nil {
 			return err
 		}
 		start := time.Now()

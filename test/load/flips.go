@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // instances is how many there are for rows 3, 4 and 8.
@@ -109,7 +111,7 @@ func (b *bench) flipRun(ctx context.Context, t *bed, envoys []*envoy, up bool) (
 	for i := range b.samples {
 		sides := []int{i % 2, 1 - i%2} // who goes first may find the agent rested
 		for _, side := range sides {
-			if err := sleep(ctx, rest); err != nil {
+			if err := lab.Pause(ctx, rest); err != nil {
 				return both, err
 			}
 			check, do, err := envoys[i%len(envoys)].flipping(i/len(envoys), up)

@@ -221,7 +221,7 @@ func awaitReported(ctx context.Context, daemon *lab.Daemon, n int) error {
 		if strings.Contains(string(metrics), want) {
 			return nil
 		}
-		if ended := sleep(ctx, time.Second); ended != nil {
+		if ended := lab.Pause(ctx, time.Second); ended != nil {
 			return fmt.Errorf("waiting until %d checks pass: %w", n, errors.Join(ended, err))
 		}
 	}
@@ -229,7 +229,7 @@ func awaitReported(ctx context.Context, daemon *lab.Daemon, n int) error {
 
 // steadyCost measures the daemon as it is.
 func (b *bench) steadyCost(ctx context.Context, daemon *lab.Daemon) (c cost, err error) {
-	if err := sleep(ctx, growthSettling); err != nil {
+	if err := lab.Pause(ctx, growthSettling); err != nil {
 		return c, err
 	}
 	before, err := daemon.CPUTime()
@@ -237,7 +237,7 @@ func (b *bench) steadyCost(ctx context.Context, daemon *lab.Daemon) (c cost, err
 		return c, err
 	}
 	start := time.Now()
-	if err := sleep(ctx, time.Duration(b.runs)*growthWindow); err != nil {
+	if err := lab.Pause(ctx, time.Duration(b.runs)*growthWindow); err != nil {
 		return c, err
 	}
 	took := time.Since(start)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/consul-hds/consul-hds/config"
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 const (
@@ -32,7 +33,7 @@ func (b *bench) reconnects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, 2*soonest()); err != nil { // until each check has its pace
+	if err := lab.Pause(ctx, 2*soonest()); err != nil { // until each check has its pace
 		return err
 	}
 	e.close()
@@ -92,5 +93,5 @@ func (t *bed) reconnect(ctx context.Context) (time.Duration, error) {
 	for _, d := range served {
 		last = max(last, d)
 	}
-	return last, sleep(context.Background(), 2*time.Second)
+	return last, lab.Pause(context.Background(), 2*time.Second)
 }

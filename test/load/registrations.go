@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // quiet is how long nothing changes before a registration, so that it is not
@@ -45,7 +47,7 @@ func (b *bench) registrations(ctx context.Context) error {
 // Envoy is asked to probe it, and until a bare client's blocking query, the same
 // as the daemon's, returns. Then it takes the instance away.
 func (t *bed) registration(ctx context.Context, e *envoy, id string) (ours, floor time.Duration, err error) {
-	if err := sleep(ctx, quiet); err != nil {
+	if err := lab.Pause(ctx, quiet); err != nil {
 		return 0, 0, err
 	}
 	returned, err := t.block(ctx)
@@ -93,15 +95,5 @@ func (t *bed) block(ctx context.Context) (<-chan time.Time, error) {
 		_, _ = ask(index) // a query that failed has returned, too
 		returned <- time.Now()
 	}()
-	return returned, sleep(ctx, 100*time.Millisecond) // until it blocks
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
+	return returned, lab.Pause(ctx, 100*time.Millisecond) // until it blocks
 }

@@ -44,7 +44,7 @@ func (b *bench) steadyCPU(ctx context.Context) error {
 	if err := n.start(ctx, b.lab, steadyEnvoys); err != nil {
 		return err
 	}
-	if err := sleep(ctx, settling); err != nil {
+	if err := lab.Pause(ctx, settling); err != nil {
 		return err
 	}
 	var runs []spent
@@ -68,7 +68,7 @@ func (n *node) spend(ctx context.Context) (spent, error) {
 		return spent{}, err
 	}
 	start := time.Now()
-	if err := sleep(ctx, window); err != nil {
+	if err := lab.Pause(ctx, window); err != nil {
 		return spent{}, err
 	}
 	after, err := n.cpuTimes()

@@ -75,7 +75,7 @@ func (c *churn) run(ctx context.Context) error {
 		if err := c.step(ctx); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Duration(c.random.Int64N(int64(2*pace)))); err != nil {
+		if err := lab.Pause(ctx, time.Duration(c.random.Int64N(int64(2*pace)))); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (c *churn) settle(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not at rest within %s: %w", patience, err)
 		}
-		if err := errors.Join(pause(ctx, settleEvery), c.alive()); err != nil {
+		if err := errors.Join(lab.Pause(ctx, settleEvery), c.alive()); err != nil {
 			return err
 		}
 	}
@@ -241,14 +241,4 @@ func (c *churn) report(seen sightings) report {
 		r.daemon, r.all = c.load().since(c.warmLoad, time.Since(c.warmAt))
 	}
 	return r
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
