@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// tickEvery is how often the ring looks for what time alone changes.
+	// tickEvery is how often at most the ring looks for what time alone changes.
 	tickEvery = 100 * time.Millisecond
 	// surveyEvery is how often problems and gauges are brought up to date.
 	surveyEvery = time.Second
@@ -83,6 +83,10 @@ type ring struct {
 	tracked  map[string]*tracked
 	// agenda is when time alone changes the verdict of a probe, by its check's id.
 	agenda agenda.Agenda[string]
+	// tick goes off when something on the agenda is due; looked is when it was
+	// looked at last.
+	tick   *time.Timer
+	looked time.Time
 	// round counts how often probes were derived.
 	round uint64
 	// newToken is when the token changed, if no snapshot has been read with it yet.
@@ -117,7 +121,7 @@ type tracked struct {
 
 // run steps until ctx ends.
 func (r *ring) run(ctx context.Context) {
-	tick := time.NewTicker(tickEvery)
+	tick := r.start()
 	defer tick.Stop()
 	survey := time.NewTicker(surveyEvery)
 	defer survey.Stop()
@@ -141,10 +145,26 @@ func (r *ring) run(ctx context.Context) {
 	}
 }
 
+// start makes the timer of what is due, which each step sets from then on.
+func (r *ring) start() *time.Timer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tick = time.NewTimer(0)
+	return r.tick
+}
+
 func (r *ring) step(do func(now time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do(time.Now())
+	if r.tick == nil {
+		return
+	}
+	if next := r.agenda.Next(); next.IsZero() {
+		r.tick.Stop()
+	} else {
+		r.tick.Reset(max(time.Until(next), time.Until(r.looked.Add(tickEvery))))
+	}
 }
 
 // takeSnapshot derives the probes anew if anything has changed, and compares
@@ -275,10 +295,14 @@ func (r *ring) takeNews(now time.Time) {
 	}
 }
 
-// takeTime evaluates the probes whose verdict time alone may have changed.
+// takeTime evaluates the probes whose verdict time alone may have changed, and at
+// once those that are to be looked at soon: what is looked at now and then comes
+// to be looked at all at once, and each wake-up costs more than a look.
 func (r *ring) takeTime(now time.Time) {
+	r.looked = now
+	soon := now.Add(r.settings.policy().StaleAfter / 20)
 	var due []string // all of them first: a verdict may be due again at once
-	for id, ok := r.agenda.Due(now); ok; id, ok = r.agenda.Due(now) {
+	for id, ok := r.agenda.Due(soon); ok; id, ok = r.agenda.Due(soon) {
 		due = append(due, id)
 	}
 	for _, id := range due {

@@ -112,6 +112,23 @@ func TestAnInstanceThatWasGoneIsANewOne(t *testing.T) {
 	assert.True(t, r.tracked["hds:web-1"].verdict.Overdue)
 }
 
+// What is looked at now and then comes to be looked at all at once.
+func TestLooksComeTogether(t *testing.T) {
+	r := newTestRing(t)
+	r.show(at(0), world{web("web-1"), web("web-2")})
+	for id, told := range map[string]time.Time{"web-1": at(time.Second), "web-2": at(1300 * time.Millisecond)} {
+		r.says(id, up, told)
+		r.tell(told, id)
+	}
+	require.Equal(t, at(2*time.Second), r.agenda.Next())
+	r.takeTime(at(2 * time.Second))
+	next := at(3 * time.Second)
+	require.Equal(t, next, r.agenda.Next())
+	_, first := r.agenda.Due(next)
+	_, second := r.agenda.Due(next)
+	assert.True(t, first && second)
+}
+
 func TestACheckOfOursIsAdopted(t *testing.T) {
 	r := newTestRing(t)
 	r.show(at(0), world{web("web-1"), ours("web-1", "passing", "as it was")})

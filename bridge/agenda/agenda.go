@@ -57,6 +57,14 @@ func (a *Agenda[K]) Due(now time.Time) (key K, ok bool) {
 	return i.key, true
 }
 
+// Next is the earliest moment; zero if no key has one.
+func (a *Agenda[K]) Next() (at time.Time) {
+	if len(a.queue) > 0 {
+		at = a.queue[0].at
+	}
+	return at
+}
+
 // Len is how many keys have a moment.
 func (a *Agenda[K]) Len() int { return len(a.items) }
 

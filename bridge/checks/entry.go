@@ -290,12 +290,17 @@ func (e *entry) failed(err error, now time.Time, draw func(time.Duration) time.D
 	e.retry = now.Add(pause/2 + draw(pause/2+1))
 }
 
+// refreshTogether is how far apart refreshes are that are not written one right after
+// the other: to wake up for each costs more than to write it.
+const refreshTogether = 500 * time.Millisecond
+
 // refreshAt is the next time after now at which a check is due: every check has
-// its own place in the period, so that refreshes are spread evenly.
+// its own place in the period, so that refreshes are spread evenly over its
+// moments.
 func refreshAt(checkID string, epoch, now time.Time, period time.Duration) time.Time {
 	h := fnv.New64a()
 	h.Write([]byte(checkID))
-	phase := time.Duration(h.Sum64() % uint64(period))
+	phase := time.Duration(h.Sum64()%uint64(max(1, period/refreshTogether))) * refreshTogether
 	since := now.Sub(epoch) - phase
 	passed := since / period
 	if since >= 0 {

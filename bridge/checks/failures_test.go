@@ -249,6 +249,27 @@ func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
 	})
 }
 
+// Each worker wakes the next: one whose write hangs leaves none to wait that others
+// could do.
+func TestACrowdIsWrittenByAllWorkers(t *testing.T) {
+	ids := []string{"a", "b", "c", "d", "e", "f", "g"}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.mu.Lock()
+		agent.slow = time.Second
+		agent.mu.Unlock()
+		agent.writes()
+		r.Reconfigure(2*ttl, ttl)
+		time.Sleep(1001 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, agent.writes(), 3, "of each worker one")
+	})
+}
+
 // A job that starts on a large node registers many instances at once.
 func TestACrowdOfNewInstancesHoldsUpNoChange(t *testing.T) {
 	ids := []string{"h"}

@@ -17,7 +17,8 @@ const (
 	// workers is how many writes are under way at once; with the reads of the
 	// snapshot they stay within four connections.
 	workers = 3
-	// tickEvery is how often the manager looks for what time alone has made due.
+	// tickEvery is how often at most the manager looks for what time alone has made
+	// due.
 	tickEvery = 100 * time.Millisecond
 	// orphanPatience is how long an orphan has to be one to be worth a line: at the
 	// start its probe may wait for what is not known yet.
@@ -45,6 +46,10 @@ type Manager struct {
 	// agenda is when time alone makes a check need something: of thousands, a tick
 	// touches those that are due.
 	agenda agenda.Agenda[string]
+	// alarm is when tick looks at the agenda, zero is never; sooner tells it that
+	// alarm has come nearer.
+	alarm  time.Time
+	sooner chan struct{}
 	// history are the last changes of their statuses.
 	history history
 	// generation moves whenever every check has to be registered once more. A
@@ -72,6 +77,7 @@ func New(config Config) (*Manager, error) {
 	m := &Manager{
 		config: config, epoch: time.Now(), faults: logging.NewLimiter(config.Logger, 1),
 		entries: map[string]*entry{}, removed: map[string]time.Time{}, generation: 1,
+		sooner: make(chan struct{}, 1),
 	}
 	m.cond = sync.NewCond(&m.mu)
 	return m, nil
@@ -145,6 +151,7 @@ func (m *Manager) reregister() {
 		e.heal = e.heal || errors.Is(e.err, ErrDenied)
 		m.consider(id, e, time.Now())
 	}
+	m.cond.Signal() // what has waited already
 }
 
 // hurry lets what has failed be tried again at once.
@@ -198,15 +205,30 @@ func (m *Manager) consider(id string, e *entry, now time.Time) {
 		m.outgrow(e, now.Sub(e.orphan))
 	}
 	m.agenda.Set(id, e.wakes(now, m.config.OrphanGrace))
+	m.wakeBy(m.agenda.Next())
 	o, urgent := e.need(now, m.generation)
 	if o == opNone {
 		return
 	}
 	if to := e.waits(urgent); e.queued < to {
+		if m.queues.empty() {
+			m.cond.Signal() // a worker, which wakes the next if there is more
+		}
 		e.queued = to
 		m.queues.put(id, to)
 	}
-	m.cond.Signal()
+}
+
+// wakeBy makes tick look at a moment at the latest; zero is never.
+func (m *Manager) wakeBy(at time.Time) {
+	if at.IsZero() || !m.alarm.IsZero() && !at.Before(m.alarm) {
+		return
+	}
+	m.alarm = at
+	select {
+	case m.sooner <- struct{}{}:
+	default:
+	}
 }
 
 // Run writes until ctx ends, and then returns nil.
@@ -222,8 +244,9 @@ func (m *Manager) Run(ctx context.Context) error {
 // tick looks for what time alone makes due, until ctx ends; then it wakes the
 // workers for the last time.
 func (m *Manager) tick(ctx context.Context) {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,10 +255,24 @@ func (m *Manager) tick(ctx context.Context) {
 			m.cond.Broadcast()
 			m.mu.Unlock()
 			return
-		case <-ticker.C:
-			m.wake(time.Now())
+		case <-m.sooner:
+		case <-timer.C:
+			looked = time.Now()
+			m.wake(looked)
 		}
+		m.set(timer, looked)
 	}
+}
+
+// set makes a timer go off at the alarm, and not too soon after the last look.
+func (m *Manager) set(timer *time.Timer, looked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alarm.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(time.Until(m.alarm), time.Until(looked.Add(tickEvery))))
 }
 
 // wake looks at the checks that are due, and lets the workers look at what a pause
@@ -243,11 +280,13 @@ func (m *Manager) tick(ctx context.Context) {
 func (m *Manager) wake(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.alarm = time.Time{}
 	for id, ok := m.agenda.Due(now); ok; id, ok = m.agenda.Due(now) {
 		m.consider(id, m.entries[id], now)
 	}
+	m.wakeBy(m.agenda.Next())
 	if !m.queues.empty() {
-		m.cond.Broadcast()
+		m.cond.Signal()
 	}
 }
 

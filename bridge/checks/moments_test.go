@@ -44,7 +44,9 @@ func TestNoMomentIsMissed(t *testing.T) {
 			s := newTale(t, 30*time.Second)
 			for range rapid.IntRange(1, 80).Draw(t, "steps") {
 				s.step(t)
+				s.sleeps(t)
 				s.wake(time.Now())
+				s.sleeps(t)
 				s.hold(t)
 			}
 		})
@@ -76,6 +78,18 @@ func TestTheEndOfACountedTTLIsNotMissed(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, health.Critical, j.status)
 	})
+}
+
+// sleeps holds the manager to waking for what is due next.
+func (s *tale) sleeps(t *rapid.T) {
+	if next := s.agenda.Next(); !next.IsZero() {
+		require.False(t, s.alarm.IsZero() || s.alarm.After(next), "asleep until %v, and %v is due", s.alarm, next)
+	}
+	if now := time.Now(); !s.queues.empty() && now.Before(s.heldUntil()) {
+		_, ok := s.take(now)
+		require.False(t, ok)
+		require.False(t, s.alarm.IsZero() || s.alarm.After(s.heldUntil()), "asleep until %v, and writes go on at %v", s.alarm, s.heldUntil())
+	}
 }
 
 // hold holds the manager to having missed nothing.

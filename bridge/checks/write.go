@@ -65,6 +65,9 @@ func (m *Manager) next() (job, bool) {
 		}
 		now := time.Now()
 		if j, ok := m.take(now); ok {
+			if !m.queues.empty() {
+				m.cond.Signal()
+			}
 			return j, true
 		}
 		m.cond.Wait()
@@ -75,9 +78,20 @@ func (m *Manager) next() (job, bool) {
 // refreshes may be apart, these go on all the same.
 func (m *Manager) blind(now time.Time) bool { return now.Before(m.unread.Add(m.config.TTL / 3)) }
 
+// heldUntil is when the writes go on that a pause or a new token holds back.
+func (m *Manager) heldUntil() time.Time {
+	if seen := m.unread.Add(m.config.TTL / 3); seen.After(m.pause) {
+		return seen
+	}
+	return m.pause
+}
+
 // take decides on the next write: urgent ones first, but not for ever.
 func (m *Manager) take(now time.Time) (job, bool) {
 	if now.Before(m.pause) || m.blind(now) {
+		if !m.queues.empty() {
+			m.wakeBy(m.heldUntil())
+		}
 		return job{}, false
 	}
 	for {
