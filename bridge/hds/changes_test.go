@@ -102,7 +102,7 @@ func (w *twin) hear(t require.TestingT, b []byte, now time.Time, whole bool) ([]
 	}
 	dirty, freed, err := w.s.report(&w.f, now)
 	require.NoError(t, err)
-	w.f.rest(now)
+	w.f.rest(now, w.s.probes)
 	slices.Sort(dirty)
 	return slices.Compact(dirty), freed
 }
@@ -128,7 +128,7 @@ func TestReadingChangesIsReadingAllOfIt(t *testing.T) {
 		for range rapid.IntRange(2, 20).Draw(t, "reports") {
 			now = now.Add(interval)
 			if rapid.Bool().Draw(t, "is quiet for a while") {
-				pair[0].f.rest(now.Add(packAfter))
+				pair[0].f.rest(now.Add(packAfter), pair[0].s.probes)
 			}
 			switch rapid.IntRange(0, 9).Draw(t, "turn") {
 			case 0:

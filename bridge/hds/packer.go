@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/consul-hds/consul-hds/bridge/probe"
 )
 
 // packed is a message that takes less room, and can still be compared with
@@ -18,6 +20,16 @@ type packed struct {
 	// size is how long the message is, and sum its hash.
 	size int
 	sum  uint64
+	// asked are the probes by whose clusters' names it was packed.
+	asked []*probe.Probe
+}
+
+// words are what a message is likely to hold, that need not be kept along with it.
+func words(asked []*probe.Probe) (out []byte) {
+	for _, p := range asked {
+		out = append(out, p.Cluster...)
+	}
+	return out
 }
 
 // packer packs messages. Others are compared with them by their length and a hash
@@ -33,7 +45,7 @@ type packer struct {
 func newPacker() *packer {
 	p := &packer{seed: maphash.MakeSeed()}
 	p.writers.New = func() any {
-		w, err := flate.NewWriter(nil, flate.BestSpeed)
+		w, err := flate.NewWriter(nil, flate.BestCompression)
 		if err != nil {
 			panic(fmt.Sprintf("the level is one of flate's own, yet: %v", err))
 		}
@@ -43,20 +55,28 @@ func newPacker() *packer {
 	return p
 }
 
-// pack packs a message.
-func (p *packer) pack(b []byte) packed {
+// pack packs a message of an Envoy that was asked for probes, which are never written
+// to.
+func (p *packer) pack(b []byte, asked []*probe.Probe) packed {
 	w := p.writers.Get().(*flate.Writer)
 	defer p.writers.Put(w)
 	var out bytes.Buffer
 	w.Reset(&out)
-	_, err := w.Write(b)
+	_, err := w.Write(words(asked))
+	if err == nil {
+		err = w.Flush() // what comes next begins a byte of its own
+	}
+	known := out.Len()
+	if err == nil {
+		_, err = w.Write(b)
+	}
 	if err == nil {
 		err = w.Close()
 	}
 	if err != nil {
 		panic(fmt.Sprintf("a buffer takes all that is written, yet: %v", err))
 	}
-	return packed{bytes: bytes.Clone(out.Bytes()), size: len(b), sum: maphash.Bytes(p.seed, b)}
+	return packed{bytes: bytes.Clone(out.Bytes()[known:]), size: len(b), sum: maphash.Bytes(p.seed, b), asked: asked}
 }
 
 // unpack is the message that was packed.
@@ -64,7 +84,7 @@ func (p *packer) unpack(m packed) []byte {
 	r := p.readers.Get().(io.Reader)
 	defer p.readers.Put(r)
 	out := make([]byte, m.size)
-	err := r.(flate.Resetter).Reset(bytes.NewReader(m.bytes), nil)
+	err := r.(flate.Resetter).Reset(bytes.NewReader(m.bytes), words(m.asked))
 	if err == nil {
 		_, err = io.ReadFull(r, out)
 	}

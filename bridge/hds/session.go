@@ -150,9 +150,9 @@ func (s *session) inherit(old asked, pace time.Duration) {
 		ep := &s.asked.endpoints[k]
 		*ep = old.endpoints[i]
 		if ep.echoed() && quiet(pr, pace) != quiet(s.asked.probes[k], s.interval) { // reports at another pace are another clock
-			ep.firstEcho, ep.unsettled = s.reports+1, true
+			ep.begin(s.reports + 1)
 		}
-		if ep.unsettled {
+		if ep.is(unsettled) {
 			s.unsettled++
 		}
 	}
@@ -204,6 +204,13 @@ type Observation struct {
 	At time.Time
 }
 
+// probes are those that were asked for. They are not to be written to.
+func (s *session) probes() []*probe.Probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked.probes
+}
+
 // observation is what the stream has said of a probe, and whether it is to
 // observe it at all.
 func (s *session) observation(p *probe.Probe) Observation {
@@ -211,15 +218,15 @@ func (s *session) observation(p *probe.Probe) Observation {
 	defer s.mu.Unlock()
 	o := Observation{NodeID: s.identity.id, Stream: s.id}
 	ep := s.asked.find(p.Cluster)
-	if ep == nil || !ep.answers {
+	if ep == nil || !ep.is(answers) {
 		return o
 	}
 	last := moment{s.lastReport, s.reports}
-	if !ep.live {
+	if !ep.is(live) {
 		last = s.fallen[p.Cluster]
 	}
-	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer().status, ep.healthy, last.at
-	o.Reports, o.Quiet = int(max(last.report, ep.firstEcho)-ep.firstEcho), int(quiet(p, s.interval))
+	o.Answered, o.Status, o.WasHealthy, o.At = true, ep.answer().status, ep.is(healthy), last.at
+	o.Reports, o.Quiet = int(ep.reports(last.report)), int(quiet(p, s.interval))
 	if s.identity.codes {
 		o.Code = int(ep.code)
 	}

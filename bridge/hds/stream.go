@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -99,7 +98,7 @@ func (st *stream) enter(ctx context.Context, f *frame) (ident identity, allowed 
 	if st.token, err = s.authenticate(ctx); err != nil {
 		return ident, nil, err
 	}
-	if ident, err = st.first(ctx, f); err != nil {
+	if ident, err = st.first(f); err != nil {
 		if errors.Is(err, errShuttingDown) {
 			return ident, nil, err
 		}
@@ -119,18 +118,14 @@ type entry struct {
 }
 
 // first waits for the health check request that begins a stream.
-func (st *stream) first(ctx context.Context, f *frame) (identity, error) {
-	got := make(chan entry, 1)
+func (st *stream) first(f *frame) (identity, error) {
+	got := make(chan entry, 2)
 	go func() { got <- st.receiveFirst(f) }() // its stack grows, and goes with it
-	timer := time.NewTimer(firstMessageTimeout)
-	defer timer.Stop()
-	select {
+	late := time.AfterFunc(firstMessageTimeout, func() { got <- entry{err: errNoFirst} })
+	defer late.Stop()
+	select { // the end of the context ends the reception
 	case e := <-got:
 		return e.ident, e.err
-	case <-timer.C:
-		return identity{}, errNoFirst
-	case <-ctx.Done():
-		return identity{}, context.Cause(ctx)
 	case <-st.server.done:
 		return identity{}, errShuttingDown
 	}
@@ -151,12 +146,10 @@ func identify(b []byte) (identity, error) {
 	if len(b) > maxFirst {
 		return identity{}, fmt.Errorf("the first message has %d bytes, more than %d", len(b), maxFirst)
 	}
-	m := &healthv3.HealthCheckRequestOrEndpointHealthResponse{}
-	if err := proto.Unmarshal(b, m); err != nil {
-		return identity{}, fmt.Errorf("decoding the first message: %w", err)
-	}
-	node := m.GetHealthCheckRequest().GetNode()
+	node, err := readNode(b)
 	switch {
+	case err != nil:
+		return identity{}, fmt.Errorf("decoding the first message: %w", err)
 	case node.GetId() == "":
 		return identity{}, errors.New("the first message has to be a health check request that names node.id")
 	case len(node.GetId()) > maxNodeID:
@@ -248,7 +241,7 @@ func (st *stream) read(f *frame) {
 		if !f.equal && st.session.stranger() {
 			f.clear() // it may be as long as a message may be, and is of no use
 		}
-		f.rest(now)
+		f.rest(now, st.session.probes)
 		st.server.news(dirty)
 		if freed {
 			st.wake()

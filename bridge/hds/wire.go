@@ -3,17 +3,21 @@ package hds
 import (
 	"errors"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	healthv3 "github.com/envoyproxy/go-control-plane/envoy/service/health/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
-// The fields of a report that matter, by their numbers in hds.proto.
+// The fields of messages that matter, by their numbers in hds.proto and base.proto.
 const (
 	fieldRequest  = 1 // of HealthCheckRequestOrEndpointHealthResponse
 	fieldResponse = 2
 	fieldClusters = 2 // of EndpointHealthResponse: cluster_endpoints_health
 	fieldName     = 1 // of ClusterEndpointsHealth
+	fieldNode     = 1 // of HealthCheckRequest
+
+	fieldExtensions = 9 // of Node
 )
 
 var (
@@ -39,6 +43,38 @@ type report struct {
 type wired struct {
 	sighting
 	answers bool
+}
+
+// readNode decodes the node of a health check request on the wire, and passes its
+// extensions over: they are nearly all of the message, and nobody asks for them. A
+// message without a node has an empty one.
+func readNode(b []byte) (*corev3.Node, error) {
+	var kept []byte
+	err := fields(b, func(number protowire.Number, request []byte) error {
+		if number == fieldResponse {
+			kept = nil // of the two a message is the one that comes last
+		}
+		if number != fieldRequest {
+			return nil
+		}
+		return fields(request, func(number protowire.Number, node []byte) error {
+			if number != fieldNode {
+				return nil
+			}
+			return fields(node, func(number protowire.Number, value []byte) error {
+				if number != fieldExtensions {
+					kept = protowire.AppendTag(kept, number, protowire.BytesType)
+					kept = protowire.AppendBytes(kept, value)
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	node := &corev3.Node{}
+	return node, proto.Unmarshal(kept, node)
 }
 
 // readReport reads a report on the wire, and decodes of it only the clusters

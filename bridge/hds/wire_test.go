@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 )
 
 func nobody(string) bool { return false }
@@ -39,4 +42,29 @@ func TestReportsThatAreNone(t *testing.T) {
 		_, err := readReport(b, nobody)
 		assert.Error(t, err, "%x", b)
 	}
+}
+
+// TestTheNodeOfARequestIsReadWithoutItsExtensions: with them it is what protobuf
+// itself reads.
+func TestTheNodeOfARequestIsReadWithoutItsExtensions(t *testing.T) {
+	m := requestOf("n1")
+	n := m.GetHealthCheckRequest().GetNode()
+	n.Extensions = []*corev3.Extension{{Name: "envoy.filters.http.router"}, {Name: "envoy.clusters.eds"}}
+	got, err := readNode(bytesOf(t, m))
+	require.NoError(t, err)
+	want := proto.CloneOf(n)
+	want.Extensions = nil
+	assert.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
+
+	for name, m := range map[string]proto.Message{"nothing": reportOf(), "a report": reportOf(echo{"c", up, 0})} {
+		got, err := readNode(bytesOf(t, m))
+		require.NoError(t, err, name)
+		assert.Zero(t, proto.Size(got), name)
+	}
+	both := append(bytesOf(t, m), bytesOf(t, reportOf(echo{"c", up, 0}))...)
+	got, err = readNode(both)
+	require.NoError(t, err)
+	assert.Empty(t, got.GetId(), "a report that comes last is what the message is")
+	_, err = readNode([]byte{0xff})
+	assert.ErrorIs(t, err, errWire)
 }
