@@ -15,7 +15,12 @@ const lockName = "consul-hds.lock"
 
 // lock is held by one daemon of a data directory. The kernel lets go of it when
 // the process ends, however it ends; the file itself stays.
-type lock struct{ file *os.File }
+type lock struct {
+	file *os.File
+	// unsigned is why the file does not say who holds it, as on a full disk. It is held
+	// all the same.
+	unsigned error
+}
 
 // takeLock takes the lock of a data directory, or says who holds it.
 func takeLock(dir string) (*lock, error) {
@@ -34,10 +39,7 @@ func takeLock(dir string) (*lock, error) {
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	if err := sign(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
-	}
-	return &lock{file: f}, nil
+	return &lock{file: f, unsigned: sign(f)}, nil
 }
 
 // sign writes into the file who holds it.

@@ -16,7 +16,13 @@ import (
 // It holds it until it is killed.
 func anotherDaemon(t *testing.T, dir string) (p *exec.Cmd, said string) {
 	t.Helper()
-	p = exec.Command(os.Args[0])
+	return anotherDaemonBy(t, dir, os.Args[0])
+}
+
+// anotherDaemonBy is anotherDaemon, by another command that starts it.
+func anotherDaemonBy(t *testing.T, dir string, command ...string) (p *exec.Cmd, said string) {
+	t.Helper()
+	p = exec.Command(command[0], command[1:]...)
 	p.Env = append(os.Environ(), lockDirEnv+"="+dir)
 	_, err := p.StdinPipe()
 	require.NoError(t, err)
@@ -48,6 +54,17 @@ func TestTheLockIsHeldByOneProcess(t *testing.T) {
 	_, said = anotherDaemon(t, dir)
 	assert.Contains(t, said, fmt.Sprintf("pid %d\n", os.Getpid()))
 	require.NoError(t, l.release())
+	_, said = anotherDaemon(t, dir)
+	assert.Equal(t, "taken: <nil>\n", said)
+}
+
+func TestALockOnAFullDiskIsHeldAllTheSame(t *testing.T) {
+	dir := t.TempDir()
+	p, said := anotherDaemonBy(t, dir, "sh", "-c", `ulimit -f 0 && exec "$0"`, os.Args[0])
+	require.Regexp(t, `^taken: <nil>, unsigned: write .*: file too large\n$`, said)
+	_, err := takeLock(dir)
+	require.ErrorContains(t, err, "is held by another consul-hds agent, which has not said who it is")
+	kill(p)
 	_, said = anotherDaemon(t, dir)
 	assert.Equal(t, "taken: <nil>\n", said)
 }

@@ -30,7 +30,11 @@ func TestMain(m *testing.M) {
 // holdLock takes the lock of a directory, says how that went, and holds it until
 // standard input ends.
 func holdLock(dir string) {
-	_, err := takeLock(dir)
-	fmt.Println("taken:", err)
+	l, err := takeLock(dir)
+	said := fmt.Sprint("taken: ", err)
+	if err == nil && l.unsigned != nil {
+		said += fmt.Sprint(", unsigned: ", l.unsigned)
+	}
+	fmt.Println(said)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }

@@ -178,6 +178,9 @@ func (b *Bridge) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
+	if l.unsigned != nil {
+		b.config.Logger.Warn("the lock is held, but its file cannot say by whom", "error", l.unsigned)
+	}
 
 	failed := make(chan error, 8)
 	start := func(run func(context.Context) error) part {

@@ -3,14 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/consul/api"
-	"golang.org/x/sys/unix"
 
 	"github.com/consul-hds/consul-hds/test/lab"
 )
@@ -29,10 +27,9 @@ func consulScenarios() []scenario {
 		ofConsul("server-away", "no server, so no leader", "40s", quick(), serverAway),
 		ofConsul("agent-wiped", "the agent starts without its data, and all is registered again", "a restart", quick(), agentWiped),
 		ofConsul("catalog-restored", "the catalog goes back to a snapshot", "at once", quick(), catalogRestored),
-		ofConsul("agent-disk-full", "the agent cannot write its files", "15s", quick(), diskFull(func(w *world) *lab.Process { return w.agent.Process })),
-		ofConsul("daemon-disk-full", "the daemon cannot write a byte", "15s", quick(), diskFull(func(w *world) *lab.Process { return w.daemon.Process })),
 		clockJumps(),
 	}, tokenScenarios()...)
+	all = append(append(all, diskScenarios()...), leaderScenarios()...)
 	replaced := ofConsul("replaced", "all is registered again with replace-existing-checks, each 3 s", "9s", quick(), replaced)
 	replaced.short = true
 	return append(all, replaced)
@@ -138,23 +135,6 @@ func (t *trial) snapshot() ([]byte, error) {
 	}
 	defer func() { _ = in.Close() }()
 	return io.ReadAll(in)
-}
-
-// diskFull lets a process write to no file any more, not even to its log, which
-// changes nothing for users.
-func diskFull(process func(*world) *lab.Process) func(context.Context, *trial) error {
-	return func(ctx context.Context, t *trial) error {
-		pid := process(t.world).Pid()
-		var before unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &before); err != nil {
-			return err
-		}
-		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Max: before.Max}, nil); err != nil {
-			return err
-		}
-		err := around(ctx, 15*time.Second, t.turn)
-		return errors.Join(err, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &before, nil))
-	}
 }
 
 // clockJumps runs a daemon whose wall clock jumps to and fro all the time. Nothing is

@@ -48,9 +48,15 @@ func (w *world) startSidecar(ctx context.Context, i *instance) (*lab.Envoy, erro
 	if err != nil {
 		return nil, err
 	}
-	opts := lab.EnvoyOptions{Name: i.sidecarID(), Bootstrap: bootstrap, HDSAddr: w.daemon.HDSAddr()}
-	if i.elsewhere {
-		opts.HDSAddr = ""
+	opts := lab.EnvoyOptions{Name: i.sidecarID(), Bootstrap: bootstrap}
+	switch {
+	case i.flips:
+		opts.HDSAddr, err = w.via(linkSidecarDaemon, w.daemon.HDSAddr())
+	case !i.elsewhere:
+		opts.HDSAddr = w.daemon.HDSAddr()
+	}
+	if err != nil {
+		return nil, err
 	}
 	return w.lab.StartEnvoy(ctx, opts)
 }

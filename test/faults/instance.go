@@ -33,6 +33,9 @@ type instance struct {
 	public int
 }
 
+// flippingID is the instance that flips and has a sidecar.
+const flippingID = "web-flips-meshed"
+
 // newInstances are those of every world: two that are healthy all the time, one
 // that is not, two that flip, and one that the daemon does not know.
 func newInstances() []*instance {
@@ -40,7 +43,7 @@ func newInstances() []*instance {
 		{id: "web-steady-meshed", healthy: true, meshed: true},
 		{id: "web-steady", healthy: true},
 		{id: "web-ill"},
-		{id: "web-flips-meshed", healthy: true, flips: true, meshed: true},
+		{id: flippingID, healthy: true, flips: true, meshed: true},
 		{id: "web-flips", healthy: true, flips: true},
 		{id: "web-elsewhere", healthy: true, meshed: true, elsewhere: true},
 	}

@@ -90,7 +90,7 @@ func judge(r *record, b bounds) verdict {
 
 // broken tells what was broken at a time.
 func (j *judging) broken(at time.Time) (text string) {
-	for _, f := range j.faults {
+	for _, f := range j.record.faults {
 		if f.during(at) {
 			text += fmt.Sprintf(", %s after %s", at.Sub(f.from).Round(time.Millisecond), f.what)
 		}
@@ -102,10 +102,19 @@ type judging struct {
 	*record
 	bounds
 	verdict
+	// faults are those that count now: of the record's, those that concern the
+	// instance that is looked at.
+	faults []*fault
+}
+
+// about has those faults count that concern an instance.
+func (j *judging) about(instance int) {
+	j.faults = slices.DeleteFunc(slices.Clone(j.record.faults), func(f *fault) bool { return !f.concerns(j.instances[instance]) })
 }
 
 // looksAt judges what a source has shown of an instance.
 func (j *judging) looksAt(s source, instance int) {
+	j.about(instance)
 	now := following{verdict: &j.verdict, source: s, instance: j.instances[instance]}
 	is, settled := j.turns[instance][0], true // the world was well at the begin
 	for _, l := range j.looks[s] {
@@ -277,7 +286,8 @@ func later(a, b time.Time) time.Time {
 // allowances are the longest spells that the rules allow in what has happened.
 func (j *judging) allowances() {
 	raise := func(c class, to time.Duration) { j.allowed[c] = max(j.allowed[c], to) }
-	for _, turns := range j.turns {
+	for i, turns := range j.turns {
+		j.about(i)
 		for _, t := range turns[1:] {
 			if t.healthy {
 				raise(falseCritical, j.due(t.at, j.recover, (*fault).end).Sub(t.at))
@@ -288,7 +298,7 @@ func (j *judging) allowances() {
 			raise(badTraffic, j.due(t.at, j.detect+propagation, (*fault).heard).Sub(t.at))
 		}
 	}
-	for _, f := range j.faults {
+	for _, f := range j.record.faults {
 		raise(missing, f.lost)
 		if f.lost > 0 || f.older > 0 {
 			raise(badTraffic, f.end().Sub(f.from))

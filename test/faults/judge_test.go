@@ -214,6 +214,10 @@ func TestTheOracleAllowsWhatTheRulesAllow(t *testing.T) {
 			r.broken(9, 40, fault{slows: time.Second})
 			r.but(catalog, flips, passing, 10, 12.9)
 		},
+		"an instance that the fault is of expires": func(r *invented) {
+			r.broken(30, 50, fault{of: "steady", expires: 10 * time.Second})
+			r.but(catalog, steady, critical, 40.1, 50)
+		},
 		"requests fail without the sidecar": func(r *invented) {
 			r.broken(30, 40, fault{fails: true})
 			r.by(-1, 30.1, 39.9)
@@ -289,6 +293,14 @@ func TestAFaultAllowsNoMoreThanItSays(t *testing.T) {
 		"a turn after a fault that slows is seen too late": func(r *invented) {
 			r.broken(5, 9, fault{slows: time.Second})
 			r.but(catalog, flips, passing, 10, 12.5)
+		},
+		"another instance than the fault is of is critical": func(r *invented) {
+			r.broken(30, 50, fault{of: "flips", expires: time.Second})
+			r.but(catalog, steady, critical, 38, 39)
+		},
+		"another instance than the fault is of gets requests": func(r *invented) {
+			r.broken(30, 40, fault{of: "flips", lost: 10 * time.Second})
+			r.by(ill, 31, 39)
 		},
 		"requests fail after the fault": func(r *invented) {
 			r.broken(30, 35, fault{fails: true})

@@ -35,6 +35,7 @@ func (j *judging) failedRequest(f *following, q request) {
 	j.failed++
 	f.instance = "the ingress"
 	f.sees(failedTraffic, q.from, q.err.Error())
+	j.faults = j.record.faults
 	if !j.any(q.from, func(f *fault) bool { return f.fails }) {
 		f.breaks(q.from)
 	}
@@ -43,6 +44,7 @@ func (j *judging) failedRequest(f *following, q request) {
 // badRequest goes on with a spell that began when the instance turned.
 func (j *judging) badRequest(f *following, q request, is turn) {
 	j.bad++
+	j.about(q.by)
 	if f.open.from != is.at {
 		f.ends(f.last)
 	}

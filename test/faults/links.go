@@ -52,6 +52,8 @@ func (s setting) withRelays() setting {
 // relayOf is the address of a relay in a link, one for each address to which it
 // leads.
 func (w *world) relayOf(name, to string) (string, error) {
+	w.linking.Lock()
+	defer w.linking.Unlock()
 	if n := slices.IndexFunc(w.links, func(l link) bool { return l.name == name && l.to == to }); n >= 0 {
 		return w.links[n].from, nil
 	}
@@ -71,8 +73,8 @@ func (w *world) relayOf(name, to string) (string, error) {
 // relayAddress is where the relay of a link listens.
 func (w *world) relayAddress(name, to string) (string, error) {
 	switch name {
-	case linkNodeDaemon:
-		path, err := w.lab.SocketPath("relayed-hds.sock")
+	case linkNodeDaemon, linkSidecarDaemon:
+		path, err := w.lab.SocketPath(name + ".sock")
 		return "unix://" + path, err
 	case linkAgentServer:
 		_, port, err := net.SplitHostPort(to)

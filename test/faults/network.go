@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,16 +32,19 @@ type bad struct {
 	// silent is true if nobody is told that nothing comes through; slow is true if
 	// all comes through.
 	silent, slow bool
+	// plain is true if it is tried between a single sidecar and the daemon, too: the
+	// others are there what they are on the way from the node Envoy.
+	plain bool
 }
 
 func bads() []bad {
 	return []bad{
-		{name: "refused", what: "refuses connections", trouble: lab.Trouble{Refuse: true}},
-		{name: "swallowed", what: "takes all and gives nothing on, for good", trouble: lab.Trouble{Swallow: true}, silent: true},
+		{name: "refused", what: "refuses connections", trouble: lab.Trouble{Refuse: true}, plain: true},
+		{name: "swallowed", what: "takes all and gives nothing on, for good", trouble: lab.Trouble{Swallow: true}, silent: true, plain: true},
 		{name: "stalled", what: "loses all packets", trouble: lab.Trouble{Stall: true}, silent: true},
 		{name: "slow", what: "takes 500 ms each way", trouble: lab.Trouble{Delay: delay}, slow: true},
 		{name: "narrow", what: "carries 1 kB a second each way", trouble: lab.Trouble{Rate: 1000}, silent: true},
-		{name: "cut", what: "ends connections in the middle of messages", trouble: lab.Trouble{Cut: 100}},
+		{name: "cut", what: "ends connections in the middle of messages", trouble: lab.Trouble{Cut: 100}, plain: true},
 	}
 }
 
@@ -57,6 +62,9 @@ func networkScenarios() []scenario {
 			all = append(all, between(relayed(), l, b, 5*time.Second), between(relayed(), l, b, 45*time.Second))
 		}
 		all = append(all, ofProbes(b, 10*time.Second))
+		if b.plain {
+			all = append(all, ofSidecar(b, 5*time.Second), ofSidecar(b, 45*time.Second))
+		}
 		if b.silent {
 			// What is left of the usual TTL is longer than an agent is locked.
 			all = append(all, between(relayedUsual(), badLink{linkAgentServer, toServer}, b, 5*time.Second))
@@ -177,6 +185,47 @@ func ofProbes(b bad, long time.Duration) scenario {
 			})
 		},
 	}
+}
+
+// ofSidecar is the scenario in which a single sidecar cannot reach the daemon well. The
+// instance that it guards is observed by nobody else meanwhile, and becomes stale, as
+// when an Envoy dies. No other instance is touched, and no request: what leads to the
+// sidecar is the agent's.
+func ofSidecar(b bad, long time.Duration) scenario {
+	s := relayed()
+	f := toDaemon(s, b)
+	f.of = flippingID
+	return scenario{
+		name: linkSidecarDaemon + "-" + b.name + brief(long), group: "network", what: "from one sidecar to the daemon, the network " + b.what,
+		long: brief(long), setting: s,
+		run: func(ctx context.Context, t *trial) error {
+			return t.each(ctx, func() error {
+				var observed error
+				err := t.during(f, func() error {
+					return t.badly(ctx, linkSidecarDaemon, b, long, func() {
+						t.turn()
+						observed = t.observedByItsSidecar(ctx)
+					})
+				})
+				return errors.Join(err, observed)
+			})
+		},
+	}
+}
+
+// observedByItsSidecar is an error if another Envoy than its sidecar observes the
+// instance that flips.
+func (w *world) observedByItsSidecar(ctx context.Context) error {
+	status, err := w.daemon.Status(ctx)
+	if err != nil {
+		return err
+	}
+	i := w.instances[w.numberOf(func(i *instance) bool { return i.id == flippingID })]
+	check, found := status.Check(i.checkID())
+	if others := slices.DeleteFunc(check.Observers, func(id string) bool { return id == i.sidecarID() }); !found || len(others) > 0 {
+		return fmt.Errorf("%s is observed by %q beside its sidecar, and its check is there: %t", i.id, others, found)
+	}
+	return nil
 }
 
 // unreachable notes that probed instances are unhealthy from now on, whatever they

@@ -23,7 +23,7 @@ func processScenarios(seed uint64) []scenario {
 			breaking(p, stopped(time.Minute), usual(), false),
 		)
 	}
-	return append(all, allAtOnce(seed, 5))
+	return append(all, newVersion(), allAtOnce(seed, 5))
 }
 
 // breaking is the scenario that breaks a part in a way.

@@ -66,6 +66,8 @@ type turn struct {
 // allows nothing but that turns of apps are seen late.
 type fault struct {
 	what string
+	// of is the one instance that it concerns; empty is all.
+	of string
 	// from and to are its begin and its end; to is zero while it lasts.
 	from, to time.Time
 	// after is how long after its end all is as if nothing had been.
@@ -94,6 +96,9 @@ type fault struct {
 	// fails is true if requests may fail, since a sidecar in their way is away.
 	fails bool
 }
+
+// concerns says whether it may have to do with how an instance is shown.
+func (f *fault) concerns(instance string) bool { return f.of == "" || f.of == instance }
 
 // end is when all is as if nothing had been.
 func (f *fault) end() time.Time {

@@ -41,7 +41,7 @@ func TestScenariosHaveNamesOfTheirOwnAndShareWorlds(t *testing.T) {
 		}
 		assert.Equal(t, !slices.Contains([]string{usual().name, relayedUsual().name, patient().name}, s.setting.name), s.setting.conf.Checks.TTL == quick().conf.Checks.TTL, "%s", s.name)
 	}
-	assert.Equal(t, []string{"relayed-defaults", "relayed", "quick", "patient", "defaults", "clock", "acls"}, settings)
+	assert.Equal(t, []string{"three-servers", "relayed-defaults", "relayed", "quick", "patient", "defaults", "clock", "acls"}, settings)
 	var list strings.Builder
 	require.NoError(t, writeList(&list, scenarios(1)))
 	assert.Equal(t, 1+len(seen), strings.Count(list.String(), "\n"), "a line of headings, and one for each")

@@ -18,6 +18,8 @@ type setting struct {
 	// a link, as those below, and the address that the first part would connect
 	// to, and returns the address to give it instead.
 	via func(w *world, link, address string) (string, error)
+	// cluster has three servers, of which users ask one.
+	cluster bool
 	// consuls and daemon, if they are set, change how the agents and the daemon are
 	// started.
 	consuls func(server, agent *lab.ConsulOptions)
@@ -26,11 +28,11 @@ type setting struct {
 
 // The links of a world that via is asked about.
 const (
-	linkDaemonAgent  = "daemon-agent"  // host:port of the agent's HTTP API
-	linkNodeDaemon   = "node-daemon"   // unix:// address, of the node Envoy
-	linkSidecarAgent = "sidecar-agent" // host:port of xDS
-	linkAgentServer  = "agent-server"  // host:port of the server's RPC, which the agent finds by itself
-	linkProbe        = "probe"         // host:port of an app, for probes alone
+	linkDaemonAgent   = "daemon-agent"   // host:port of the agent's HTTP API
+	linkNodeDaemon    = "node-daemon"    // unix:// address, of the node Envoy
+	linkSidecarDaemon = "sidecar-daemon" // unix:// address, of the sidecar of the instance that flips, and no other
+	linkAgentServer   = "agent-server"   // host:port of the server's RPC, which the agent finds by itself
+	linkProbe         = "probe"          // host:port of an app, for probes alone
 )
 
 // usual are the defaults, for claims about them.

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -14,6 +16,8 @@ import (
 
 const (
 	rootToken = "11111111-1111-1111-1111-111111111111"
+	// anonymousToken is the accessor of the token of those who give none.
+	anonymousToken = "00000000-0000-0000-0000-000000000002"
 	// policyName is that of the daemon's token.
 	policyName = "consul-hds"
 	// forbidden is how long the daemon waits at most until it tries again what its
@@ -40,6 +44,8 @@ acl {
 
 // acls are those of a world.
 type acls struct {
+	server *lab.Consul
+	// client is what policies and tokens are made by, with a token that may do all.
 	client *api.Client
 	// file is the daemon's token_file.
 	file   string
@@ -62,7 +68,7 @@ func (a *acls) setting() setting {
 		if err != nil {
 			return err
 		}
-		*a = acls{client: w.server.Client(), file: w.lab.Path("faults-token"), rules: string(rules)}
+		*a = acls{server: w.server, client: w.server.Client(), file: w.lab.Path("faults-token"), rules: string(rules)}
 		opts.Args = append(opts.Args, "-consul-token-file", a.file)
 		return errors.Join(a.makePolicy(), a.makeToken(""))
 	}
@@ -102,6 +108,7 @@ func tokenScenarios() []scenario {
 	for _, t := range []denied{
 		{"token-deleted", "the daemon's token is deleted, and a new one is put into its file", rotated, a.deleteToken, func() error { return a.makeToken("") }},
 		{"acl-reset", "policy and token of the daemon are deleted, and the same are made again", forbidden, a.reset, a.restored},
+		{"acl-bootstrap", "the ACLs are reset and bootstrapped anew, the daemon's policy and token deleted, and new ones made by the new management token", rotated, a.bootstrapped, a.madeAnew},
 		{"policy-weak", "the daemon may only read, and may write again", forbidden, func() error { return a.allow(`service_prefix "" { policy = "read" }`) }, func() error { return a.allow(a.rules) }},
 	} {
 		for _, long := range []time.Duration{5 * time.Second, 40 * time.Second} {
@@ -117,6 +124,61 @@ func (a *acls) reset() error {
 }
 
 func (a *acls) restored() error { return errors.Join(a.makePolicy(), a.makeToken(a.token.SecretID)) }
+
+// bootstrapped resets the bootstrap of the ACLs as an operator does who has lost the
+// management token, and deletes what there was by the new one.
+func (a *acls) bootstrapped() error {
+	made, err := a.bootstrap()
+	if err != nil {
+		return err
+	}
+	a.client, err = api.NewClient(&api.Config{Address: a.server.HTTPAddr(), Token: made.SecretID})
+	if err != nil {
+		return err
+	}
+	return a.purge(made.AccessorID)
+}
+
+// resetIndex is what Consul names in its refusal to bootstrap once more.
+var resetIndex = regexp.MustCompile(`reset index: (\d+)`)
+
+// bootstrap makes a new management token.
+func (a *acls) bootstrap() (*api.ACLToken, error) {
+	_, _, err := a.client.ACL().Bootstrap()
+	if err == nil {
+		return nil, errors.New("the ACLs had not been bootstrapped")
+	}
+	index := resetIndex.FindStringSubmatch(err.Error())
+	if index == nil {
+		return nil, fmt.Errorf("Consul does not tell the reset index: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(a.server.DataDir(), "acl-bootstrap-reset"), []byte(index[1]), 0o600); err != nil {
+		return nil, err
+	}
+	made, _, err := a.client.ACL().Bootstrap()
+	return made, err
+}
+
+// purge deletes all policies and tokens but what Consul itself needs, the token of the
+// agents and users of the world, and one more.
+func (a *acls) purge(kept string) error {
+	tokens, _, err := a.client.ACL().TokenList(nil)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		if t.AccessorID != anonymousToken && t.SecretID != rootToken && t.AccessorID != kept {
+			_, err = a.client.ACL().TokenDelete(t.AccessorID, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = a.client.ACL().PolicyDelete(a.policy.ID, nil)
+	return err
+}
+
+func (a *acls) madeAnew() error { return errors.Join(a.makePolicy(), a.makeToken("")) }
 
 // denied is a way to lose a right.
 type denied struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/consul-hds/consul-hds/test/lab"
@@ -14,6 +15,8 @@ const (
 	// serverAddress and agentAddress are the loopback addresses of the two nodes.
 	serverAddress = "127.0.21.1"
 	agentAddress  = "127.0.21.2"
+	// peerAddress is that of a further server, by number.
+	peerAddress = "127.0.21.1%d"
 
 	nodeEnvoy   = "node-envoy"
 	serviceName = "web"
@@ -25,7 +28,7 @@ const (
 	patience = time.Minute
 )
 
-// world is what scenarios break: a Consul server, with an ingress gateway beside
+// world is what scenarios break: a Consul server, or three, with an ingress gateway beside
 // it where users come in, and a node with an agent, a daemon, instances, a node
 // Envoy and sidecars. Only the node is consul-hds's.
 type world struct {
@@ -33,7 +36,9 @@ type world struct {
 	setting setting
 
 	server, agent *lab.Consul
-	daemon        *lab.Daemon
+	// peers are the other servers of a world that has three.
+	peers  []*lab.Consul
+	daemon *lab.Daemon
 	// conf is the daemon's configuration.
 	conf string
 	// node is the node Envoy.
@@ -41,8 +46,10 @@ type world struct {
 	instances     []*instance
 	// entry is the URL of the ingress.
 	entry string
-	// links are the relays in the links of a world that has them.
-	links links
+	// links are the relays in the links of a world that has them. linking is held
+	// while one is made: Envoys start at once.
+	links   links
+	linking sync.Mutex
 
 	closes []func() error
 }
@@ -88,6 +95,12 @@ func (w *world) startConsuls(ctx context.Context) (err error) {
 	if w.setting.consuls != nil {
 		w.setting.consuls(&server, &agent)
 	}
+	if w.setting.cluster {
+		if err := w.startPeers(ctx); err != nil {
+			return err
+		}
+		server.Server, agent.Server = w.peers[0], w.peers[0]
+	}
 	if w.server, err = w.lab.StartConsul(ctx, server); err != nil {
 		return err
 	}
@@ -95,7 +108,9 @@ func (w *world) startConsuls(ctx context.Context) (err error) {
 	if _, err := w.via(linkAgentServer, w.server.RPCAddr()); err != nil {
 		return err
 	}
-	agent.Server = w.server
+	if agent.Server == nil {
+		agent.Server = w.server
+	}
 	if w.agent, err = w.lab.StartConsul(ctx, agent); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -67,6 +69,28 @@ func TestATwinIsRefusedAndTellsWhy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "address already in use")
+}
+
+// Replace changes what is started next, and not what runs.
+func TestAReplacedProgramIsStartedNext(t *testing.T) {
+	a, err := newLab(t).StartAppProcess(t.Context(), "app")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho other\nexit 7\n"), 0o755))
+	a.Replace(program)
+	said, code, err := a.Twin(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "other\n7", fmt.Sprint(said, code))
+	select {
+	case <-a.Done():
+		t.Fatal("the app has ended")
+	default:
+	}
+	require.NoError(t, a.Kill())
+	require.NoError(t, a.Start())
+	code, err = a.Wait(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 7, code)
 }
 
 func TestTCPAppCloses(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // consulReady bounds the wait for a leader and for the node in the catalog.
 const consulReady = 30 * time.Second
 
-// Consul is a running agent: a server, which is its own leader, or a client.
+// Consul is a running agent: a server, alone or of a cluster, or a client.
 type Consul struct {
 	*Process
 	opts       ConsulOptions
@@ -88,7 +88,7 @@ func (c *Consul) WaitReady(ctx context.Context) error {
 
 // Catalog is a client of a server, which alone knows what the catalog shows.
 func (c *Consul) Catalog() *api.Client {
-	if c.opts.Server != nil {
+	if c.opts.Server != nil && !c.opts.Persistent {
 		return c.opts.Server.client
 	}
 	return c.client
@@ -152,7 +152,7 @@ func (c *Consul) ProxyBootstrap(ctx context.Context, proxyID string) ([]byte, er
 }
 
 func (c *Consul) bootstrap(ctx context.Context, option, id string) ([]byte, error) {
-	return filter(ctx, nil, []string{"CONSUL_HTTP_TOKEN=" + c.opts.Token}, c.path, "connect", "envoy",
+	return filter(ctx, nil, []string{"CONSUL_HTTP_TOKEN=" + c.opts.Token}, c.program(), "connect", "envoy",
 		"-http-addr", c.HTTPAddr(), "-grpc-addr", c.GRPCAddr(), option, id, "-bootstrap")
 }
 

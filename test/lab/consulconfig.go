@@ -20,12 +20,12 @@ type ConsulOptions struct {
 	// Address is the loopback address that all ports are on; 127.0.0.1 when
 	// empty.
 	Address string
-	// Server makes the agent a client that joins the cluster of this server,
-	// which runs alone. A client has a data directory: it survives Restart.
+	// Server makes the agent a client that joins the cluster of this server. A
+	// client has a data directory: it survives Restart.
 	Server *Consul
 	// Persistent runs a single server with a data directory, whose state
 	// survives Restart, and which finds its clients again. A dev agent keeps
-	// nothing.
+	// nothing. With Server it is a further server of that one's cluster.
 	Persistent bool
 	// GRPCSocket has the agent serve xDS on a unix socket, which Envoys in a
 	// Namespace can reach, instead of a port.
@@ -69,12 +69,16 @@ func (c *Consul) labConfig(grpcTLS bool) string {
 	return b.String()
 }
 
-// roleArgs make the agent a client, a server with a data directory, or a dev
-// agent. Consul waits 30 s between two attempts to join, which is long for a lab.
+// roleArgs make the agent a client, a first or a further server with a data
+// directory, or a dev agent. Consul waits 30 s between two attempts to join, which is long for a lab.
 func (c *Consul) roleArgs() []string {
 	switch {
 	case c.opts.Server != nil:
-		return []string{"-data-dir", c.data, "-retry-join", c.opts.Server.addr("serf_lan"), "-retry-interval", "1s"}
+		args := []string{"-data-dir", c.data, "-retry-join", c.opts.Server.addr("serf_lan"), "-retry-interval", "1s"}
+		if c.opts.Persistent {
+			args = append(args, "-server")
+		}
+		return args
 	case c.opts.Persistent:
 		return []string{"-server", "-bootstrap-expect=1", "-data-dir", c.data}
 	}

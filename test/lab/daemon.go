@@ -34,7 +34,6 @@ type DaemonOptions struct {
 // Daemon is a consul-hds agent.
 type Daemon struct {
 	*Process
-	binary string
 	config string
 	data   string
 	admin  string
@@ -44,10 +43,10 @@ type Daemon struct {
 // StartDaemon starts the daemon. It does not wait until it is ready: see
 // WaitReady.
 func (l *Lab) StartDaemon(ctx context.Context, opts DaemonOptions) (*Daemon, error) {
-	d := &Daemon{binary: opts.Binary}
+	d, binary := &Daemon{}, opts.Binary
 	var err error
-	if d.binary == "" {
-		if d.binary, err = l.DaemonBinary(ctx); err != nil {
+	if binary == "" {
+		if binary, err = l.DaemonBinary(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +61,7 @@ func (l *Lab) StartDaemon(ctx context.Context, opts DaemonOptions) (*Daemon, err
 		return nil, err
 	}
 	args := append([]string{"agent", "-config-file", baseFile, "-config-file", d.config}, opts.Args...)
-	if d.Process, err = l.start(name, d.binary, args, opts.Env); err != nil {
+	if d.Process, err = l.start(name, binary, args, opts.Env); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -94,8 +93,8 @@ func (d *Daemon) WriteConfig(config string) error {
 	return nil
 }
 
-// Binary is the path of the program.
-func (d *Daemon) Binary() string { return d.binary }
+// Binary is the path of the program that Start and Command run.
+func (d *Daemon) Binary() string { return d.program() }
 
 // AdminAddr is host:port of the HTTP interface; it survives restarts.
 func (d *Daemon) AdminAddr() string { return d.admin }
@@ -139,7 +138,7 @@ func (d *Daemon) Restart(ctx context.Context, sig syscall.Signal) error {
 // Command runs another subcommand of the daemon's program to its end, and
 // returns what it printed on both outputs and its exit code.
 func (d *Daemon) Command(ctx context.Context, args ...string) (string, int, error) {
-	return output(ctx, d.binary, args...)
+	return output(ctx, d.program(), args...)
 }
 
 // Filter runs a subcommand of the program, which needs no running daemon, with

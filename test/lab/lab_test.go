@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -125,6 +126,24 @@ func TestAClientJoinsItsServerOnAnAddressOfItsOwn(t *testing.T) {
 			require.Equal(t, []string{"client", "127.0.0.2"}, []string{entries[0].Node.Node, entries[0].Node.Address})
 		})
 	}
+}
+
+func TestAFurtherServerIsOneOfTheCluster(t *testing.T) {
+	l := newLab(t)
+	first, err := l.StartConsul(t.Context(), ConsulOptions{Name: "first", Persistent: true})
+	require.NoError(t, err)
+	second, err := l.StartConsul(t.Context(), ConsulOptions{Name: "second", Server: first, Persistent: true, Address: "127.0.0.2"})
+	require.NoError(t, err)
+	register(t, second, "web", 1234)
+	requireDNS(t, first, "web", 1234)
+	require.Equal(t, second.Client(), second.Catalog(), "a server knows the catalog itself")
+	require.NoError(t, Eventually(t.Context(), time.Minute, func() error {
+		peers, err := first.Client().Status().Peers()
+		if err == nil && !slices.Contains(peers, second.RPCAddr()) {
+			err = fmt.Errorf("the servers are %q", peers)
+		}
+		return err
+	}))
 }
 
 func TestAClientKeepsItsChecksUntilItsDataIsRemoved(t *testing.T) {

@@ -186,6 +186,21 @@ func (p *Process) newest() *run {
 	return p.run
 }
 
+// Replace puts another program in the place of this one, as an upgrade does, for
+// Start and Twin. The process that runs goes on as it is.
+func (p *Process) Replace(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
+}
+
+// program is the path of what Start and Twin run.
+func (p *Process) program() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.path
+}
+
 // Name is the name of the process, unique in its lab.
 func (p *Process) Name() string { return p.name }
 
@@ -265,7 +280,7 @@ func (p *Process) Stop(ctx context.Context) (int, error) {
 // its end, or until ctx ends; it returns what it printed on both outputs and its
 // exit code. It is for what lets nobody run twice.
 func (p *Process) Twin(ctx context.Context) (string, int, error) {
-	cmd := exec.Command(p.path, p.args...)
+	cmd := exec.Command(p.program(), p.args...)
 	cmd.Dir = p.lab.dir
 	cmd.Env = append(os.Environ(), p.env...)
 	return outputOf(ctx, cmd)

@@ -62,6 +62,13 @@ func (l *Lab) DaemonBinary(ctx context.Context) (string, error) {
 	return l.binary, l.buildErr
 }
 
+// VersionBinary builds the daemon of the working tree once more, as a version of
+// that name, as releases are.
+func (l *Lab) VersionBinary(ctx context.Context, version string) (string, error) {
+	binary := l.Path("consul-hds-" + version)
+	return binary, l.buildDaemon(ctx, binary, "-ldflags", "-X main.version="+version)
+}
+
 // buildDaemon builds the daemon of the working tree, by further options of go build.
 func (l *Lab) buildDaemon(ctx context.Context, to string, options ...string) error {
 	args, env := append([]string{"build", "-buildvcs=false", "-o", to}, options...), "CGO_ENABLED=0"
