@@ -111,3 +111,9 @@ func TestGetenv(t *testing.T) {
 	assert.Empty(t, env.getenv("B"))
 	assert.Empty(t, env.getenv("C"))
 }
+
+func TestTheDaemonKeepsToOneCoreUnlessToldOtherwise(t *testing.T) {
+	assert.Equal(t, 1, cores(environment{}))
+	assert.Equal(t, 1, cores(environment{environ: []string{"GOMAXPROCS="}}))
+	assert.Zero(t, cores(environment{environ: []string{"GOMAXPROCS=4"}}), "what the Go runtime made of it stands")
+}

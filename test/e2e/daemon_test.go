@@ -190,6 +190,7 @@ func TestWhatTheDaemonSaysOfItself(t *testing.T) {
 		for _, line := range []string{
 			`consul_hds_checks{phase="reported",status="passing"} 1`, `consul_hds_observers{kind="node"} 1`, `consul_hds_probes{kind="http"} 1`,
 			`consul_hds_problems{source="meta"} 1`, `grpc_server_started_total{`, `go_goroutines`, `process_open_fds`,
+			"\ngo_sched_gomaxprocs_threads 1\n",
 		} {
 			if !strings.Contains(string(metrics), line) {
 				return fmt.Errorf("the metrics have no %s", line)
