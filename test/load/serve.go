@@ -45,6 +45,10 @@ const (
 	roleProto  role = "proto"
 )
 
+// windowSize is that of bridge/hds. Who sends without a pause, as here, is received the
+// cheaper the larger it is, which has to do with no report.
+const windowSize = 1 << 20
+
 // usage is what a server has used so far.
 type usage struct {
 	// Reports counts the messages that came after the first of each stream.
@@ -119,6 +123,7 @@ func (s *server) runFloor(r role) error {
 		options = append(options, grpc.ForceServerCodecV2(dropping{encoding.GetCodecV2(proto.Name)}))
 		receive = func(g grpc.ServerStream) error { return g.RecvMsg(dropped{}) }
 	}
+	options = append(options, grpc.StaticStreamWindowSize(windowSize), grpc.StaticConnWindowSize(windowSize))
 	g := grpc.NewServer(options...)
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: healthv3.HealthDiscoveryService_ServiceDesc.ServiceName, HandlerType: (*any)(nil),
