@@ -77,6 +77,27 @@ func TestAnUnknownEnvoyIsJudgedAgain(t *testing.T) {
 	assert.Equal(t, []string{probes["web-1"].Cluster}, names(e.spec()))
 }
 
+func TestTheStreamsOfAllSidecarsComeInOrderOfTheirAge(t *testing.T) {
+	b := serve(t)
+	var proxies []*catalog.Instance
+	for _, id := range []string{"web-1-proxy-a", "web-1-proxy-b"} {
+		proxies = append(proxies, &catalog.Instance{ID: id, Kind: catalog.KindConnectProxy, Proxy: &catalog.Proxy{DestinationServiceName: "web", DestinationServiceID: "web-1"}})
+	}
+	plan, probes := world(nodeOnly, map[string]map[string]string{"web-1": asHTTP}, proxies...)
+	require.Len(t, probes["web-1"].Sidecars, 2)
+	b.SetPlan(plan)
+	ids := []string{"web-1-proxy-b", "web-1-proxy-a", "web-1-proxy-b", "n1"}
+	var envoys []*fakeEnvoy
+	for _, id := range ids {
+		envoys = append(envoys, b.connect(id))
+		envoys[len(envoys)-1].spec()
+	}
+	assert.Equal(t, []Observation{{NodeID: ids[0], Stream: 1}, {NodeID: ids[1], Stream: 2}, {NodeID: ids[2], Stream: 3}}, b.Observations(probes["web-1"]))
+	envoys[0].leave()
+	b.await("to see the end of a stream", func() bool { return len(b.Streams()) == 3 })
+	assert.Equal(t, []Observation{{NodeID: ids[1], Stream: 2}, {NodeID: ids[2], Stream: 3}}, b.Observations(probes["web-1"]))
+}
+
 func TestWhoIsNoObserverAnyMoreIsNotHeard(t *testing.T) {
 	b := serve(t)
 	plan, probes := planOf(map[string]map[string]string{"a": asHTTP})
