@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -269,6 +270,52 @@ func TestTheClientKeepsToItsConnections(t *testing.T) {
 	asking.Wait()
 	assert.EqualValues(t, connections, most.Load())
 	assert.EqualValues(t, 4*connections, asked.Load())
+}
+
+// TestAConnectionAtRestIsNotTrustedAfterAFailure: of connections that swallow all, one
+// costs its time, and not each of them.
+func TestAConnectionAtRestIsNotTrustedAfterAFailure(t *testing.T) {
+	noConsulEnv(t)
+	type generation struct{}
+	var current atomic.Int32
+	all, asked := make(chan struct{}), make(chan struct{}, connections)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch now := current.Load(); {
+		case r.Context().Value(generation{}) != now:
+			<-r.Context().Done() // swallowed
+		case now == 0:
+			asked <- struct{}{}
+			<-all
+		}
+		_, _ = w.Write([]byte(`"10.0.0.1:8300"`))
+	}))
+	s.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, generation{}, current.Load())
+	}
+	s.Start()
+	defer s.Close()
+	tok, err := newToken("", "")
+	require.NoError(t, err)
+	client, _, err := newClient(ConsulConfig{Address: s.URL}, tok)
+	require.NoError(t, err)
+	ask := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := client.Status().LeaderWithQueryOptions((&api.QueryOptions{}).WithContext(ctx))
+		return err
+	}
+	var asking sync.WaitGroup
+	for range connections {
+		asking.Go(func() { assert.NoError(t, ask(time.Minute)) })
+	}
+	for range connections {
+		<-asked
+	}
+	close(all)
+	asking.Wait()
+	current.Add(1) // now all of them are at rest, and swallow what comes
+	require.ErrorIs(t, ask(100*time.Millisecond), context.DeadlineExceeded)
+	require.NoError(t, ask(20*time.Second))
 }
 
 func TestTheEnvironmentsTokenFileIsNotReadBesideTheConfigs(t *testing.T) {

@@ -32,9 +32,16 @@ type transport struct {
 	read [3][]byte
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. After a failure no connection is used any
+// more that was at rest: what has swallowed one, without a word, as a firewall does that
+// forgets its flows, has swallowed them all, and the next request would hang as long.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return t.current.Load().RoundTrip(r)
+	tr := t.current.Load()
+	resp, err := tr.RoundTrip(r)
+	if err != nil {
+		tr.CloseIdleConnections()
+	}
+	return resp, err
 }
 
 // load takes over what the files hold, and tells whether that is new. After an

@@ -94,7 +94,11 @@ func between(s setting, l badLink, b bad, long time.Duration) scenario {
 		short: slices.Contains([]string{"node-daemon-refused5s", "daemon-agent-cut5s"}, name),
 		run: func(ctx context.Context, t *trial) error {
 			return t.each(ctx, func() error {
-				return t.during(l.allows(s, b), func() error { return t.badly(ctx, l.name, b, long, t.turn) })
+				err := t.during(l.allows(s, b), func() error { return t.badly(ctx, l.name, b, long, t.turn) })
+				if err == nil && b.silent { // what hangs is over before it is tried once more
+					err = lab.Pause(ctx, hanging)
+				}
+				return err
 			})
 		},
 	}
