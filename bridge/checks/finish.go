@@ -67,4 +67,5 @@ func (m *Manager) idle() bool {
 func (m *Manager) rush() {
 	m.unread = time.Time{}
 	m.hurry()
+	m.cond.Signal() // what has waited already
 }

@@ -87,3 +87,41 @@ func TestFinishRemovesWhatIsWithdrawn(t *testing.T) {
 		assert.Empty(t, agent.snapshot().Checks)
 	})
 }
+
+// What a pause or a new token has held back so far waits for none at the end.
+func TestTheLastWritesDoNotWaitForAPause(t *testing.T) {
+	hold := map[string]func(t *testing.T, r *rig){
+		"a pause": func(_ *testing.T, r *rig) {
+			r.agent.failing(errors.New("500"), ever)
+			r.Set(wanted("a", health.Critical))
+			time.Sleep(30 * time.Second) // until the pauses are as long as they get
+			for r.agent.writes(); len(r.agent.writes()) == 0; time.Sleep(time.Millisecond) {
+			}
+			r.Set(wanted("b", health.Critical)) // it waits from the first moment of a pause
+			time.Sleep(time.Millisecond)
+			r.agent.failing(nil, 0)
+		},
+		"a new token": func(_ *testing.T, r *rig) {
+			r.agent.mu.Lock()
+			r.agent.away = true // nothing is read with it
+			r.agent.mu.Unlock()
+			r.Reregister()
+			time.Sleep(time.Millisecond)
+		},
+	}
+	for name, hold := range hold {
+		for _, how := range []string{"keep", "deregister", "critical"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				run(t, newFakeAgent("a", "b"), func(t *testing.T, r *rig) {
+					r.Set(wanted("a", health.Passing))
+					r.Set(wanted("b", health.Passing))
+					r.settle()
+					hold(t, r)
+					begin := time.Now()
+					require.NoError(t, r.atEnd(t, how))
+					assert.Less(t, time.Since(begin), 50*time.Millisecond)
+				})
+			})
+		}
+	}
+}
