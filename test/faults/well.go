@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/consul-hds/consul-hds/test/lab"
 	"github.com/consul-hds/consul-hds/test/lab/mesh"
@@ -80,10 +85,36 @@ func (w *world) used(ctx context.Context) error {
 	}
 	for _, i := range w.instances {
 		if want := i.healthy && i.meshed; got[i.id] != want {
-			return fmt.Errorf("the ingress leads to %s: %t, and not %t", i.id, got[i.id], want)
+			return fmt.Errorf("the ingress leads to %s: %t, and not %t; %s", i.id, got[i.id], want, w.heard(ctx, i))
 		}
 	}
 	return nil
+}
+
+// heard says what Consul's servers and the ingress have heard of an instance's sidecar.
+func (w *world) heard(ctx context.Context, i *instance) string {
+	public := ":" + strconv.Itoa(i.public)
+	entries, _, err := w.server.Client().Health().Connect(serviceName, "", false, (&api.QueryOptions{}).WithContext(ctx))
+	flags, err2 := w.ingress.HealthFlags(ctx)
+	if err = errors.Join(err, err2); err != nil {
+		return err.Error()
+	}
+	said := []string{"the servers have no such sidecar"}
+	for _, e := range entries {
+		if e.Service.ID != i.sidecarID() {
+			continue
+		}
+		said[0] = "the servers have it"
+		for _, c := range e.Checks {
+			said = append(said, c.CheckID+" is "+c.Status)
+		}
+	}
+	for endpoint, flag := range flags {
+		if strings.HasSuffix(endpoint, public) {
+			said = append(said, "the ingress's "+endpoint+" is "+flag)
+		}
+	}
+	return strings.Join(said, ", ")
 }
 
 // numberOf is the number of an instance, -1 if there is none.

@@ -221,6 +221,23 @@ func (e *Envoy) Stat(ctx context.Context, name string) (uint64, error) {
 	return stats[name], err
 }
 
+// HealthFlags are what Envoy holds against the endpoints that it may send requests to,
+// by cluster and address as "web…::127.0.0.1:80"; "healthy" is nothing. For an endpoint
+// of EDS they are how it heard of it.
+func (e *Envoy) HealthFlags(ctx context.Context) (map[string]string, error) {
+	body, err := httpDoIn(ctx, e.ns, http.MethodGet, "http://"+e.admin+"/clusters")
+	if err != nil {
+		return nil, fmt.Errorf("reading the clusters of %s: %w", e.name, err)
+	}
+	flags := map[string]string{}
+	for line := range strings.Lines(string(body)) {
+		if endpoint, value, ok := strings.Cut(strings.TrimSpace(line), "::health_flags::"); ok {
+			flags[endpoint] = value
+		}
+	}
+	return flags, nil
+}
+
 // Restart ends Envoy with sig, starts it again and waits for its admin
 // interface.
 func (e *Envoy) Restart(ctx context.Context, sig syscall.Signal) error {

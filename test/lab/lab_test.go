@@ -218,6 +218,9 @@ func TestEnvoyTakesAForeignBootstrap(t *testing.T) {
 	info, err := httpGet(t.Context(), "http://"+e.AdminAddr()+"/server_info")
 	require.NoError(t, err)
 	require.Contains(t, string(info), `"sidecar"`)
+	flags, err := e.HealthFlags(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"consul_hds::127.0.0.1:1": "healthy"}, flags)
 }
 
 func TestKilledRunLeavesNoProcess(t *testing.T) {
