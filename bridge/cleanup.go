@@ -39,8 +39,11 @@ type Cleaned struct {
 func Cleanup(ctx context.Context, c CleanupConfig) ([]Cleaned, error) {
 	if !c.Force && !c.DryRun {
 		l, err := takeLock(c.DataDir)
-		if err != nil {
+		switch {
+		case errors.Is(err, errHeld):
 			return nil, fmt.Errorf("refusing to clean up beside a running daemon, which would make its checks anew (stop it first): %w", err)
+		case err != nil:
+			return nil, fmt.Errorf("whether a daemon runs cannot be told: %w", err)
 		}
 		defer l.release()
 	}

@@ -13,6 +13,9 @@ import (
 // lockName is the file in the data directory that one running daemon holds.
 const lockName = "consul-hds.lock"
 
+// errHeld says that the lock is there and another process has it.
+var errHeld = errors.New("held by another consul-hds agent")
+
 // lock is held by one daemon of a data directory. The kernel lets go of it when
 // the process ends, however it ends; the file itself stays.
 type lock struct {
@@ -35,7 +38,7 @@ func takeLock(dir string) (*lock, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is held by another consul-hds agent, %s", path, holder(f))
+			return nil, fmt.Errorf("%s is %w, %s", path, errHeld, holder(f))
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}

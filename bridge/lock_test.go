@@ -80,6 +80,19 @@ func TestALockThatCannotBeTaken(t *testing.T) {
 	require.ErrorContains(t, err, "opening the lock file")
 }
 
+// TestCleanupTellsWhyItRefuses: a lock that cannot be looked at is no daemon that runs.
+func TestCleanupTellsWhyItRefuses(t *testing.T) {
+	dir := t.TempDir()
+	l, err := takeLock(dir)
+	require.NoError(t, err)
+	defer l.release()
+	_, err = Cleanup(t.Context(), CleanupConfig{DataDir: dir})
+	require.ErrorContains(t, err, fmt.Sprintf("beside a running daemon, which would make its checks anew (stop it first): %s is held by another consul-hds agent, pid %d", filepath.Join(dir, lockName), os.Getpid()))
+	_, err = Cleanup(t.Context(), CleanupConfig{DataDir: filepath.Join(dir, lockName)})
+	require.ErrorContains(t, err, "whether a daemon runs cannot be told: making the data directory")
+	require.NotContains(t, err.Error(), "stop it first")
+}
+
 func TestAHolderThatHasNotSignedYet(t *testing.T) {
 	dir := t.TempDir()
 	l, err := takeLock(dir)

@@ -137,11 +137,12 @@ func (s *Server) MetricsAddr() string {
 // and writes from another origin.
 func (s *Server) Handler() http.Handler {
 	all := s.publicRoutes()
-	all["/v1/status"] = get(s.status)
+	long := newTurns()
+	all["/v1/status"] = long.take(get(s.status))
 	all["/v1/explain/"] = get(s.explain)
-	all["/v1/observers/"] = get(s.observer)
+	all["/v1/observers/"] = long.take(get(s.observer))
 	all["/v1/transitions"] = get(s.transitions)
-	all["/"] = s.pages.handle(s.pages.showOverview)
+	all["/"] = long.take(s.pages.handle(s.pages.showOverview))
 	all["/explain/"] = s.pages.handle(s.pages.showExplanation)
 	all["/config"] = s.pages.handle(s.pages.showConfig)
 	all["/v1/reload"] = route{method: http.MethodPut, handler: jsonHandler(s.reload)}

@@ -3,6 +3,7 @@ package hds
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -195,4 +196,30 @@ func TestMetadataIsBounded(t *testing.T) {
 		assert.Zero(t, b.counts.get("refused first_message"), "it is no stream that could be silent")
 		i.gone(connectionIdle)
 	})
+}
+
+// Whose token is not known yet is not listened to, and of what he sends all the same
+// little is kept: streams with guesses would fill the memory of a small task.
+func TestWhoWaitsToBeLetInCostsLittleMemory(t *testing.T) {
+	who := &rights{hang: make(chan struct{})}
+	defer close(who.hang)
+	b := serveWith(t, Config{Authorizer: who, MaxStreams: maxPerConnection})
+	b.pipe = func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(b.target, "unix://"))
+	}
+	i := b.intrude(http2.ClientPreface)
+	before, part := heap(), make([]byte, 16_000)
+	each := func() int64 { return (int64(heap()) - int64(before)) / maxPerConnection }
+	for n := range uint32(maxPerConnection) {
+		i.openAs(2*n+1, hpack.HeaderField{Name: tokenHeader, Value: fmt.Sprintf("guess-%d", n)})
+	}
+	b.await("to ask", func() bool { return who.questions() == maxPerConnection })
+	for range streamWindow / len(part) { // who sends more loses his stream
+		for n := range uint32(maxPerConnection) {
+			require.NoError(t, i.WriteData(2*n+1, false, part))
+		}
+	}
+	b.await("to have received it all", func() bool { return each() > streamWindow*3/4 })
+	assert.Less(t, each(), int64(100_000))
+	assert.Equal(t, maxPerConnection, who.questions())
 }

@@ -35,10 +35,13 @@ const (
 	// maxPerConnection bounds the streams of one connection, and so what is done for
 	// one that opens them only to reset them. An Envoy has one, and for a moment two.
 	maxPerConnection = 100
-	// windowSize is how many bytes of a stream, and of a connection, may be under way:
-	// reports with 5,000 endpoints and more. With windows that gRPC finds by measuring,
-	// each report would be answered by a ping, whose answer wakes the daemon again.
-	windowSize = 1 << 20
+	// streamWindow is how many bytes of a stream may be under way before they are read,
+	// and connectionWindow how many of a connection. With windows that gRPC finds by
+	// measuring, each report would be answered by a ping, whose answer wakes the daemon
+	// again. A stream's is the least that gRPC takes: it is what everybody can have kept
+	// who waits to be let in. For a longer report it is made wider when that is read.
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
 	// spareConnections are those allowed beside twice as many as streams: an Envoy
 	// has one, and for a moment two.
 	spareConnections = 16
@@ -114,8 +117,8 @@ func (s *Server) Run(ctx context.Context) error {
 		experimental.BufferPool(newBuffers()),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxPerConnection),
-		grpc.StaticStreamWindowSize(windowSize),
-		grpc.StaticConnWindowSize(windowSize),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.Creds(s.handshakes()),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: connectionIdle}),

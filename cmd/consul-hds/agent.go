@@ -91,9 +91,9 @@ func (d *daemon) startLogging() {
 
 // cores is how many cores the daemon may use at once; 0 leaves that as it is. On
 // several, it wakes up threads all the time to look for work that is done already,
-// which costs it a third more.
+// which costs it a third more. What the Go runtime takes for no number is none here.
 func cores(env environment) int {
-	if env.getenv("GOMAXPROCS") != "" {
+	if n, err := strconv.ParseInt(env.getenv("GOMAXPROCS"), 10, 32); err == nil && n > 0 {
 		return 0
 	}
 	return 1

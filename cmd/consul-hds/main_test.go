@@ -114,6 +114,8 @@ func TestGetenv(t *testing.T) {
 
 func TestTheDaemonKeepsToOneCoreUnlessToldOtherwise(t *testing.T) {
 	assert.Equal(t, 1, cores(environment{}))
-	assert.Equal(t, 1, cores(environment{environ: []string{"GOMAXPROCS="}}))
+	for _, none := range []string{"", "0", "-1", "max", " 2", "4294967296"} {
+		assert.Equal(t, 1, cores(environment{environ: []string{"GOMAXPROCS=" + none}}), none)
+	}
 	assert.Zero(t, cores(environment{environ: []string{"GOMAXPROCS=4"}}), "what the Go runtime made of it stands")
 }

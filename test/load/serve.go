@@ -45,9 +45,12 @@ const (
 	roleProto  role = "proto"
 )
 
-// windowSize is that of bridge/hds. Who sends without a pause, as here, is received the
-// cheaper the larger it is, which has to do with no report.
-const windowSize = 1 << 20
+// The windows are those of bridge/hds. Who sends without a pause, as here, is received
+// the cheaper the larger they are, which has to do with no report.
+const (
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
+)
 
 // usage is what a server has used so far.
 type usage struct {
@@ -123,7 +126,7 @@ func (s *server) runFloor(r role) error {
 		options = append(options, grpc.ForceServerCodecV2(dropping{encoding.GetCodecV2(proto.Name)}))
 		receive = func(g grpc.ServerStream) error { return g.RecvMsg(dropped{}) }
 	}
-	options = append(options, grpc.StaticStreamWindowSize(windowSize), grpc.StaticConnWindowSize(windowSize))
+	options = append(options, grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow))
 	g := grpc.NewServer(options...)
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: healthv3.HealthDiscoveryService_ServiceDesc.ServiceName, HandlerType: (*any)(nil),
