@@ -97,16 +97,19 @@ func guardStatuses(ranges []*typev3.Int64Range) error {
 	return nil
 }
 
-// guardHeaders looks for names that crash an Envoy and for values that are still
-// format strings.
+// guardHeaders looks for names that crash an Envoy or are none, and for values that are
+// still format strings.
 func guardHeaders(headers []*corev3.HeaderValueOption) error {
 	for _, h := range headers {
 		name, value := h.GetHeader().GetKey(), h.GetHeader().GetValue()
-		if name == "" || strings.HasPrefix(name, ":") || strings.EqualFold(name, "host") {
+		if strings.EqualFold(name, "host") {
 			return fmt.Errorf("header %q would crash it", name)
 		}
-		if strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") || strings.ContainsAny(name+value, "\r\n\x00") {
+		if strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
 			return fmt.Errorf("the value of header %q would crash it", name)
+		}
+		if err := probe.CheckHeader(name, strings.ReplaceAll(value, "%%", "%")); err != nil {
+			return err
 		}
 	}
 	return nil

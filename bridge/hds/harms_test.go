@@ -102,6 +102,8 @@ func httpHarms() map[string]func(*corev3.HealthCheck_HttpHealthCheck) {
 		"format string":   func(h *http) { h.RequestHeadersToAdd = []*corev3.HeaderValueOption{hostOf("x", "100%")} },
 		"odd percents":    func(h *http) { h.RequestHeadersToAdd = []*corev3.HeaderValueOption{hostOf("x", "%%%")} },
 		"header CRLF":     func(h *http) { h.RequestHeadersToAdd = []*corev3.HeaderValueOption{hostOf("x", "a\r\nb")} },
+		"header name":     func(h *http) { h.RequestHeadersToAdd = []*corev3.HeaderValueOption{hostOf("x y", "z")} },
+		"header control":  func(h *http) { h.RequestHeadersToAdd = []*corev3.HeaderValueOption{hostOf("x", "a\x01b")} },
 	}
 }
 

@@ -38,7 +38,7 @@ func CheckHeaders(headers map[string][]string) error {
 	n := 0
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if err := checkHeaderName(name); err != nil {
+		if err := errors.Join(CheckHeader(name, ""), notEnvoys(name)); err != nil {
 			return err
 		}
 		if low := strings.ToLower(name); seen[low] {
@@ -50,8 +50,8 @@ func CheckHeaders(headers map[string][]string) error {
 			return fmt.Errorf("header %q has no value: at least one", name)
 		}
 		for _, v := range headers[name] {
-			if err := checkHeaderValue(v); err != nil {
-				return fmt.Errorf("header %q: %w", name, err)
+			if err := CheckHeader(name, v); err != nil {
+				return err
 			}
 			n++
 		}
@@ -62,12 +62,22 @@ func CheckHeaders(headers map[string][]string) error {
 	return nil
 }
 
-func checkHeaderName(name string) error {
+// notEnvoys says that a header is none that Envoy or the protocol sets.
+func notEnvoys(name string) error {
+	if slices.Contains(ownHeaders, strings.ToLower(name)) {
+		return fmt.Errorf("header %q is not allowed: it is set by Envoy; the host is set by host", name)
+	}
+	return nil
+}
+
+// CheckHeader says whether a name and a value may be those of a header at all, of an
+// operator or of a protocol.
+func CheckHeader(name, value string) error {
 	if name == "" || len(name) > maxHost || strings.ContainsFunc(name, notToken) {
 		return fmt.Errorf("header name %q is not allowed: letters, digits and !#$%%&'*+-.^_`|~, at most %d bytes", clip(name), maxHost)
 	}
-	if slices.Contains(ownHeaders, strings.ToLower(name)) {
-		return fmt.Errorf("header %q is not allowed: it is set by Envoy; the host is set by host", name)
+	if err := checkHeaderValue(value); err != nil {
+		return fmt.Errorf("header %q: %w", name, err)
 	}
 	return nil
 }
