@@ -21,7 +21,7 @@ import (
 
 // options are the flags.
 type options struct {
-	only        string
+	only, logs  string
 	seed        uint64
 	list, short bool
 }
@@ -32,6 +32,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "what the random order of the scenario all-at-once begins with")
 	flag.BoolVar(&o.list, "list", false, "list the scenarios, and run none")
 	flag.BoolVar(&o.short, "short", false, "only those that make test runs too, as it runs them: each breaks once what it breaks, and not twice")
+	flag.StringVar(&o.logs, "logs", "", "a folder for the logs of what was running when something was wrong, by scenario; nowhere if empty")
 	lab.ParseFlags()
 	ctx, stop := lab.SignalContext(context.Background())
 	defer stop()
@@ -58,7 +59,7 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	r := &runner{lab: l, times: times, report: progress(os.Stderr)}
+	r := &runner{lab: l, times: times, logs: o.logs, report: progress(os.Stderr)}
 	err = r.all(ctx, chosen)
 	fmt.Fprintf(out, "\nWhat was broken, and what users saw, each 20 ms; seed %d\n\n", o.seed)
 	err = errors.Join(err, writeRows(out, r.results))

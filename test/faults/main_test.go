@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,13 @@ func byHand(t *testing.T, r *runner) {
 	}}
 	w, err := r.worldFor(t.Context(), s.setting)
 	require.NoError(t, err)
-	result := w.try(t.Context(), s, 1)
+	r.logs = t.TempDir()
+	found := r.one(t.Context(), s)
+	result := r.results[len(r.results)-1]
 	require.NoError(t, result.err)
-	found := result.fault()
+	for _, part := range []string{w.daemon.Name(), w.agent.Name(), w.ingress.Name()} {
+		assert.FileExists(t, filepath.Join(r.logs, s.name, part+".log"))
+	}
 	for _, says := range []string{
 		"web-steady: false critical in catalog", "web-steady: false critical in DNS",
 		"web-ill: false passing in catalog", "web-ill: false passing in DNS", "web-ill: missing in catalog",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/consul-hds/consul-hds/test/lab"
 )
@@ -15,6 +16,9 @@ type runner struct {
 	times   int
 	world   *world
 	results []result
+	// logs is where the logs are kept of a world in which something was wrong, in a
+	// folder of the scenario's name; empty is nowhere.
+	logs string
 	// report gets each result as soon as it is there; nil is silence.
 	report func(result)
 }
@@ -43,6 +47,9 @@ func (r *runner) one(ctx context.Context, s scenario) error {
 		return err
 	}
 	result := w.try(ctx, s, r.times)
+	if r.logs != "" && result.fault() != nil {
+		result.err = errors.Join(result.err, w.saveLogs(filepath.Join(r.logs, s.name)))
+	}
 	if result.err != nil {
 		result.err = errors.Join(result.err, r.close())
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +54,8 @@ type world struct {
 	linking sync.Mutex
 
 	closes []func() error
+	// processes are all that were started, whose logs tell of them.
+	processes []*lab.Process
 }
 
 // startWorld starts a world and waits until it is well.
@@ -77,7 +81,19 @@ func (w *world) start(ctx context.Context) error {
 }
 
 // ends ends a process with the world.
-func (w *world) ends(p *lab.Process) { w.closes = append(w.closes, p.Kill) }
+func (w *world) ends(p *lab.Process) {
+	w.closes = append(w.closes, p.Kill)
+	w.processes = append(w.processes, p)
+}
+
+// saveLogs writes what all processes have printed so far into a folder.
+func (w *world) saveLogs(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	for _, p := range w.processes {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, p.Name()+".log"), []byte(p.Log()), 0o644))
+	}
+	return err
+}
 
 // close ends all, newest first.
 func (w *world) close() error {
