@@ -10,7 +10,8 @@ import (
 )
 
 // The pauses before a write of one check is tried again. What the token may not
-// do is tried rarely, for the agent logs each refusal.
+// do is tried rarely, for the agent logs each refusal, but no more rarely than the check
+// is refreshed.
 const (
 	retryFirst  = 250 * time.Millisecond
 	retryMost   = 5 * time.Second
@@ -112,12 +113,14 @@ func (e *entry) lacks(now time.Time, generation int) (o op, urgent bool) {
 	}
 	status, output := e.goal(now)
 	switch {
-	case e.generation != generation:
-		// Before any update, which the agent would carry to its servers with the
-		// token of the registration before, and if that one is dead, mark as done.
-		return opRegister, status != e.status
 	case status != e.status:
+		// Also before it is registered once more: that shows the status it has now to
+		// the servers, which may be one that has expired while the token was dead.
 		return opUpdate, true
+	case e.generation != generation:
+		// Before any refresh. A check to be healed is urgent: the servers may show
+		// another status than the agent.
+		return opRegister, e.heal
 	case e.name != e.want.Name:
 		return opRegister, false
 	case output != e.output || !e.told:
@@ -264,6 +267,9 @@ func (e *entry) did(j job, now, next time.Time) {
 		e.told, e.heal = false, false
 		e.present, e.generation, e.name, e.notes = true, j.generation, j.want.Name, j.notes
 	default:
+		// The agent carries an update to its servers with the token of the registration
+		// before, and if that one is dead, takes it for done: the next tells them.
+		e.heal = e.heal || e.generation != j.generation && j.turns
 		e.told, e.forced = true, false
 		e.status, e.output, e.shown = j.status, j.output, j.output
 		e.next = next
@@ -279,11 +285,11 @@ func (e *entry) did(j job, now, next time.Time) {
 func (e *entry) worthAWarning(err error) bool { return !errors.Is(err, ErrUnknown) || e.failures > 0 }
 
 // failed notes a write that failed and when it may be tried again.
-func (e *entry) failed(err error, now time.Time, draw func(time.Duration) time.Duration) {
+func (e *entry) failed(err error, now time.Time, ttl time.Duration, draw func(time.Duration) time.Duration) {
 	e.err = err
 	most := retryMost
 	if errors.Is(err, ErrDenied) {
-		most = retryDenied
+		most = min(retryDenied, ttl/3)
 	}
 	pause := min(retryFirst<<min(e.failures, 16), most)
 	e.failures++

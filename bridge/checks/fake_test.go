@@ -54,6 +54,17 @@ func newFakeAgent(services ...string) *fakeAgent {
 	return a
 }
 
+// dead makes our token one that Consul does not know, or knows again: nothing can be
+// read by it either.
+func (a *fakeAgent) dead(is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away, a.fail = is, nil
+	if is {
+		a.fail = func(string, string) error { return checks.ErrTokenUnknown }
+	}
+}
+
 // put makes a check be there whose TTL does not run out, whoever made it.
 func (a *fakeAgent) put(c *catalog.Check) { a.checks[c.ID] = &fakeCheck{Check: *c} }
 

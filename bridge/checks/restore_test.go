@@ -138,28 +138,6 @@ func TestAFoundCheckIsRegisteredOnceMoreAndKeepsItsStatus(t *testing.T) {
 	})
 }
 
-// With a dead token nothing is read, and a check may have gone over to somebody else.
-func TestANewTokenWritesNothingBeforeItHasRead(t *testing.T) {
-	agent := newFakeAgent("a", "b")
-	run(t, agent, func(t *testing.T, r *rig) {
-		r.Set(wanted("a", health.Passing))
-		r.Set(wanted("b", health.Passing))
-		r.settle()
-		agent.writes()
-		before := agent.snapshot()
-		agent.put(&catalog.Check{ID: "hds:a", ServiceID: "a", Type: "ttl", Status: "warning", Notes: "somebody else's"})
-		r.Reregister()
-		r.Set(wanted("b", health.Critical))
-		r.Sync(before)
-		synctest.Wait()
-		assert.Empty(t, agent.writes(), "what was read before says nothing")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		assert.Equal(t, []string{"register hds:b critical", "update hds:b critical"}, agent.writes())
-		assert.True(t, r.States()["hds:a"].Foreign)
-	})
-}
-
 func TestTheEndAwaitsNoSnapshot(t *testing.T) {
 	agent := newFakeAgent("a")
 	run(t, agent, func(t *testing.T, r *rig) {
@@ -171,27 +149,6 @@ func TestTheEndAwaitsNoSnapshot(t *testing.T) {
 		require.NoError(t, r.Flush(t.Context()))
 		assert.Less(t, time.Since(start), 100*time.Millisecond)
 		assert.Equal(t, []string{"register hds:a passing", "update hds:a passing"}, agent.writes())
-	})
-}
-
-func TestANewTokenRegistersBeforeAStatusChangeThatWaited(t *testing.T) {
-	agent := newFakeAgent("a")
-	run(t, agent, func(t *testing.T, r *rig) {
-		r.Set(wanted("a", health.Passing))
-		r.settle()
-		agent.mu.Lock()
-		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
-		agent.mu.Unlock()
-		r.Set(wanted("a", health.Critical))
-		time.Sleep(3 * time.Second)
-		agent.mu.Lock()
-		agent.fail = nil
-		agent.mu.Unlock()
-		agent.writes()
-		r.Reregister()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, agent.writes()[:2])
 	})
 }
 

@@ -22,7 +22,9 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		m.away, m.failures, m.pause = false, 0, now
 	}
 	for id, e := range m.entries {
-		if back && errors.Is(e.err, ErrAway) {
+		// The agent could be read since then, by our token.
+		known := errors.Is(e.err, ErrTokenUnknown) && snap.ReadAt.After(e.touched)
+		if back && errors.Is(e.err, ErrAway) || known {
 			e.failures, e.retry = 0, time.Time{}
 			m.consider(id, e, now)
 		}

@@ -232,7 +232,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	case e.worthAWarning(err): // what ails the agent ails many checks: the same for all is one line
 		m.faults.Log(now, hclog.Warn, result(err), writeFailed, append(naming(j.want), "op", string(j.op), "error", err)...)
 	}
-	e.failed(err, now, m.config.Draw)
+	e.failed(err, now, m.config.TTL, m.config.Draw)
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
 		e.did(j, now, now)

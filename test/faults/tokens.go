@@ -21,8 +21,8 @@ const (
 	// policyName is that of the daemon's token.
 	policyName = "consul-hds"
 	// forbidden is how long the daemon waits at most until it tries again what its
-	// token may not do.
-	forbidden = 30 * time.Second
+	// token may not do: a third of the TTL.
+	forbidden = 10 * time.Second
 	// rotated is how long it takes at most to take over a new token.
 	rotated = 2 * time.Second
 )

@@ -20,12 +20,12 @@ import (
 const wellFor = 300 * time.Millisecond
 
 // well waits until all is as it should be for a while: every probe is answered,
-// catalog and DNS show each instance as it is, and the ingress leads to healthy
+// agent, catalog and DNS show each instance as it is, and the ingress leads to healthy
 // instances only, to each that has a sidecar.
 func (w *world) well(ctx context.Context) error {
 	since := time.Now()
 	return lab.Eventually(ctx, patience, func() error {
-		for _, check := range []func(context.Context) error{w.reported, w.shown, w.used} {
+		for _, check := range []func(context.Context) error{w.reported, w.held, w.shown, w.used} {
 			if err := check(ctx); err != nil {
 				since = time.Now()
 				return fmt.Errorf("the world is not well: %w", err)
@@ -49,6 +49,21 @@ func (w *world) reported(ctx context.Context) error {
 		check, _ := status.Check(i.checkID())
 		if check.Phase != "reported" && !i.elsewhere {
 			return fmt.Errorf("the daemon's check of %s is %q", i.id, check.Phase)
+		}
+	}
+	return nil
+}
+
+// held says that the agent holds each check as its instance is: one that it could not
+// tell its servers of would be told later, in the midst of something else.
+func (w *world) held(ctx context.Context) error {
+	checks, err := w.agent.Client().Agent().ChecksWithFilterOpts("", (&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	for _, i := range w.instances {
+		if c := checks[i.checkID()]; !i.elsewhere && (c == nil || (c.Status == api.HealthPassing) != i.healthy) {
+			return fmt.Errorf("the agent holds %+v of %s", c, i.id)
 		}
 	}
 	return nil

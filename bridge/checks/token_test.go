@@ -1,0 +1,111 @@
+package checks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/checks"
+	"github.com/consul-hds/consul-hds/bridge/health"
+)
+
+// With a dead token nothing is read, and a check may have gone over to somebody else.
+func TestANewTokenWritesNothingBeforeItHasRead(t *testing.T) {
+	agent := newFakeAgent("a", "b")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.Set(wanted("b", health.Passing))
+		r.settle()
+		agent.writes()
+		before := agent.snapshot()
+		agent.put(&catalog.Check{ID: "hds:a", ServiceID: "a", Type: "ttl", Status: "warning", Notes: "somebody else's"})
+		r.Reregister()
+		r.Set(wanted("b", health.Critical))
+		r.Sync(before)
+		synctest.Wait()
+		assert.Empty(t, agent.writes(), "what was read before says nothing")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"update hds:b critical", "register hds:b critical", "update hds:b critical"}, agent.writes())
+		assert.True(t, r.States()["hds:a"].Foreign)
+	})
+}
+
+// To be registered tells the servers what the agent shows: with many checks that have
+// expired while the token was dead, all of them would be critical until the last is
+// registered.
+func TestWithANewTokenNoCheckIsRegisteredAsItHasExpired(t *testing.T) {
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.dead(true)
+		time.Sleep(2 * ttl)
+		require.Equal(t, "critical", agent.snapshot().Checks["hds:s0"].Status)
+		agent.dead(false)
+		agent.writes()
+		r.Reregister()
+		time.Sleep(3 * time.Second)
+		writes := agent.writes()
+		for _, id := range ids {
+			first := slices.IndexFunc(writes, func(w string) bool { return strings.HasSuffix(w, " hds:"+id+" passing") })
+			require.NotEqual(t, -1, first)
+			assert.Equal(t, "update hds:"+id+" passing", writes[first])
+			assert.Contains(t, writes[first+1:], "register hds:"+id+" passing")
+			assert.Contains(t, agent.snapshot().Checks["hds:"+id].Notes, "the catalog did not follow", "or the agent, which carries the update by the dead token, tells nobody")
+		}
+	})
+}
+
+// A token that is known again, as when it is made anew with the same secret, is used at
+// once for all that has waited.
+func TestATokenThatIsKnownAgainIsUsedAtOnce(t *testing.T) {
+	ids := make([]string, 20)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	agent := newFakeAgent(ids...)
+	run(t, agent, func(t *testing.T, r *rig) {
+		for _, id := range ids {
+			r.Set(wanted(id, health.Passing))
+		}
+		r.settle()
+		agent.dead(true)
+		time.Sleep(10 * ttl) // until the pauses are as long as they get
+		agent.dead(false)
+		time.Sleep(7 * time.Second) // the pause of all, a read, and some more
+		for _, id := range ids {
+			assert.Equal(t, "passing", agent.snapshot().Checks["hds:"+id].Status)
+		}
+	})
+}
+
+// What is denied to a token that is known is tried again about as often as it would be
+// refreshed: a right that comes back must not come too late by that.
+func TestADeniedCheckIsTriedAsOftenAsItIsRefreshed(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.failing(checks.ErrDenied, ever)
+		time.Sleep(5 * ttl)
+		agent.writes()
+		time.Sleep(10 * ttl)
+		n := len(agent.writes())
+		assert.GreaterOrEqual(t, n, 29)
+		assert.LessOrEqual(t, n, 61, "the agent logs each")
+	})
+}
