@@ -50,6 +50,7 @@ func (m *model) judgeWrite(s *subject, e event) {
 func (m *model) judgeForeign(s *subject, e event) {
 	switch {
 	case m.daemon == nil: // its last writes, for which it does not read
+	case e.at.Before(m.back.Add(time.Second)): // a try of those that it makes while the agent is away, and the next read is to come
 	case !e.writer.reads[e.token]:
 		m.fault("5: %s is foreign, and the daemon did %s it before it had read anything with its token", s.id, e.what)
 	case e.before.shown == e.writer && e.at.Sub(e.before.shownAt) >= m.heed(e.before):

@@ -109,3 +109,26 @@ func TestADeniedCheckIsTriedAsOftenAsItIsRefreshed(t *testing.T) {
 		assert.LessOrEqual(t, n, 61, "the agent logs each")
 	})
 }
+
+// An agent that has been away since the token changed could not be read: what it holds
+// when it is back may be somebody else's.
+func TestANewTokenAwaitsAReadAlsoOfAnAgentThatWasAway(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		agent.dead(true)
+		agent.failing(checks.ErrAway, ever)
+		r.Reregister()
+		time.Sleep(2*ttl + 3*time.Second) // a try each third of a TTL, and none now
+		agent.put(&catalog.Check{ID: "hds:a", ServiceID: "a", Type: "ttl", Status: "warning", Notes: "somebody else's"})
+		agent.failing(nil, 0) // it is back, and is read a moment later
+		agent.writes()
+		time.Sleep(ttl / 12)
+		assert.Empty(t, agent.writes())
+		agent.dead(false)
+		time.Sleep(2 * time.Second)
+		assert.Empty(t, agent.writes())
+		assert.True(t, r.States()["hds:a"].Foreign)
+	})
+}

@@ -248,6 +248,9 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	case errors.Is(err, ErrDenied):
 	default:
 		m.away = m.away || errors.Is(err, ErrAway)
+		if m.away && !m.unread.IsZero() {
+			m.unread = now // until now it could not be read either: a read comes first, in all likelihood
+		}
 		m.pauseFor(now)
 	}
 }
