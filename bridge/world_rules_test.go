@@ -24,7 +24,8 @@ func (m *model) saw(e event) {
 		s.shown = ""
 	default:
 		m.judgeStatus(s, e)
-		s.shown, s.present = e.after.Status, m.daemon
+		s.shown = e.after.Status
+		m.notePresent(s)
 	}
 }
 
@@ -51,6 +52,7 @@ func (m *model) judgeForeign(s *subject, e event) {
 	switch {
 	case m.daemon == nil: // its last writes, for which it does not read
 	case e.at.Before(m.back.Add(time.Second)): // a try of those that it makes while the agent is away, and the next read is to come
+	case e.at.Sub(m.scene.rotated) >= m.scene.settings.TTL/3: // reads have failed for so long that refreshes could wait no longer
 	case !e.writer.reads[e.token]:
 		m.fault("5: %s is foreign, and the daemon did %s it before it had read anything with its token", s.id, e.what)
 	case e.before.shown == e.writer && e.at.Sub(e.before.shownAt) >= m.heed(e.before):
@@ -130,8 +132,8 @@ func (m *model) look() {
 	}
 	for _, s := range m.subjects {
 		c := m.scene.agent.checks[s.id]
-		if holds(c) && m.daemon != nil {
-			s.present = m.daemon
+		if holds(c) {
+			m.notePresent(s)
 		}
 		m.noteProbe(s, now)
 		m.noteAlive(s, now)
@@ -146,6 +148,13 @@ func (m *model) look() {
 		if !m.scene.agent.hidden[s.instance] {
 			m.judgeCalm(s, c, now)
 		}
+	}
+}
+
+// notePresent notes that the daemon, if it runs, can see that the check is there.
+func (m *model) notePresent(s *subject) {
+	if m.daemon != nil && !m.scene.agent.hidden[s.instance] {
+		s.present = m.daemon
 	}
 }
 

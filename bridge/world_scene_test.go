@@ -32,6 +32,8 @@ type scene struct {
 	// leastGrace and mostGrace are the orphan graces that there were.
 	leastGrace, mostGrace time.Duration
 	tokens                int
+	// rotated is when the newest token was given, under the model's lock.
+	rotated time.Time
 	// did is what happened, as Go calls that make it happen again.
 	did []string
 }
@@ -260,6 +262,9 @@ func (s *scene) rotate(gap time.Duration) {
 	s.agent.tokens[fmt.Sprintf("t%d", s.tokens)] = true
 	unlock()
 	s.wait(gap)
+	s.model.mu.Lock()
+	s.rotated = time.Now()
+	s.model.mu.Unlock()
 	if err := os.WriteFile(s.tokenFile, fmt.Appendf(nil, "t%d", s.tokens), 0o600); err != nil {
 		panic(err)
 	}
