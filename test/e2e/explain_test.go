@@ -40,7 +40,7 @@ func TestExplainTellsTheWholeChain(t *testing.T) {
 			"5. specifier", theNode + " has applied it",
 			"6. report", theNode + " says unhealthy, HTTP 503: counts",
 			"7. verdict", "critical, phase reported", "counts at once",
-			"8. write", "the agent shows critical; the last write was: update",
+			"8. write", "the agent shows critical; the last write was: ",
 			"9. catalog", "critical", "[the Consul servers",
 			"hds:web-1 is critical since 20", "unhealthy, HTTP 503, says Envoy " + theNode,
 		} {
