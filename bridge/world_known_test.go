@@ -25,8 +25,11 @@ func (m *model) registered(id string, f form, sidecar bool) {
 		m.known[id] = inst
 	case !inst.parted.IsZero() && now.Sub(inst.parted) > 2*slack && m.fine.Before(inst.parted) && m.daemon != nil:
 		*inst = knownInstance{id: id, since: now, fresh: true}
-	case !inst.parted.IsZero(): // it may not have been missed
-		inst.fresh, inst.doubted = false, true
+	case !inst.parted.IsZero(): // it may not have been missed, and if it was, not be seen again
+		inst.fresh, inst.doubted, inst.seen = false, true, nil
+	case f == formBad: // what it was asked for before goes on, and who observes it
+		sidecar = inst.sidecar
+		inst.doubted = inst.doubted || inst.seen != m.daemon
 	case inst.form != f: // it may not have been seen in its form before
 		inst.doubted = inst.doubted || inst.seen != m.daemon
 	}

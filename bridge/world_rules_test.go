@@ -19,6 +19,8 @@ func (m *model) saw(e event) {
 		m.judgeWrite(s, e)
 	}
 	switch {
+	case e.after == nil && e.writer != nil: // nothing is lost to it that it removed
+		s.present = nil
 	case e.after == nil:
 	case !holds(e.after):
 		s.shown = ""
