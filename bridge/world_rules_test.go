@@ -27,7 +27,7 @@ func (m *model) saw(e event) {
 	default:
 		m.judgeStatus(s, e)
 		s.shown = e.after.Status
-		m.notePresent(s)
+		m.notePresent(s, e.writer)
 	}
 }
 
@@ -114,8 +114,11 @@ func (m *model) mayFall(s *subject, e event) bool {
 	if e.writer == nil {
 		return true // an owner's registration
 	}
+	// Of a stream that has ended, the last report may be one that came since it was
+	// looked at, which is done ten times in a StaleAfter.
+	set := m.scene.settings
 	silent := e.at.Sub(later(s.good, e.writer.started))
-	return m.scene.settings.OnStale != "keep" && silent >= m.scene.settings.StaleAfter-m.scene.settings.ReportInterval
+	return set.OnStale != "keep" && silent >= set.StaleAfter-set.StaleAfter/10-set.ReportInterval
 }
 
 // beat is how long a check that is kept alive may go without a refresh.
@@ -135,7 +138,7 @@ func (m *model) look() {
 	for _, s := range m.subjects {
 		c := m.scene.agent.checks[s.id]
 		if holds(c) {
-			m.notePresent(s)
+			m.notePresent(s, c.shown)
 		}
 		m.noteProbe(s, now)
 		m.noteAlive(s, now)
@@ -153,9 +156,10 @@ func (m *model) look() {
 	}
 }
 
-// notePresent notes that the daemon, if it runs, can see that the check is there.
-func (m *model) notePresent(s *subject) {
-	if m.daemon != nil && !m.scene.agent.hidden[s.instance] {
+// notePresent notes that a daemon, if it is the one that runs, knows that the check is
+// there, and can see it.
+func (m *model) notePresent(s *subject, knows *simDaemon) {
+	if m.daemon != nil && knows == m.daemon && !m.scene.agent.hidden[s.instance] {
 		s.present = m.daemon
 	}
 }
