@@ -23,7 +23,7 @@ func (m *model) registered(id string, f form, sidecar bool) {
 	case inst == nil:
 		inst = &knownInstance{id: id, since: now, fresh: true}
 		m.known[id] = inst
-	case !inst.parted.IsZero() && now.Sub(inst.parted) > 2*slack && m.fine.Before(inst.parted) && m.daemon != nil:
+	case !inst.parted.IsZero() && !m.scene.agent.hidden[id] && now.Sub(inst.parted) > 2*slack && m.fine.Before(inst.parted) && m.daemon != nil:
 		*inst = knownInstance{id: id, since: now, fresh: true}
 	case !inst.parted.IsZero(): // it may not have been missed, and if it was, not be seen again
 		inst.fresh, inst.doubted, inst.seen = false, true, nil

@@ -86,8 +86,8 @@ func (m *model) judgeStatus(s *subject, e event) {
 		m.fault("4: %s of a new instance turned passing, and nobody said so", s.id)
 	case now == "passing" && e.writer != nil && e.what == "update" && e.before.last != "" && !s.stale.IsZero() && e.at.Sub(s.stale) > slack && !m.kept:
 		m.fault("4: %s is stale since %s, and was refreshed", s.id, e.at.Sub(s.stale))
-	case now == "passing" && s.shown == "critical" && e.writer != nil && e.what == "update" && e.at.Sub(s.good) > memory && !m.kept:
-		m.fault("4: %s turned passing, and the last good word is %s old", s.id, e.at.Sub(s.good))
+	case now == "passing" && s.shown == "critical" && e.writer != nil && e.what == "update" && e.at.Sub(later(s.good, e.writer.started)) > memory && !m.kept: // what was found is adopted
+		m.fault("4: %s turned passing, and the last good word is %s old; its daemon was started %s ago, the newest %s", s.id, e.at.Sub(s.good), e.at.Sub(e.writer.started), e.at.Sub(m.daemon.started))
 	}
 }
 

@@ -263,6 +263,8 @@ func (e *entry) did(j job, now, next time.Time) {
 	case opRegister:
 		if !e.present {
 			e.status, e.output = j.status, ""
+		} else if !e.want.Alive { // it may have run out while the write hung, and must not be revived
+			e.unsure = true
 		}
 		e.told, e.heal = false, false
 		e.present, e.generation, e.name, e.notes = true, j.generation, j.want.Name, j.notes

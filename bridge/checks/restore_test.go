@@ -96,8 +96,33 @@ func TestAStaleCheckThatHasExpiredIsNotRevivedByBeingRegistered(t *testing.T) {
 		agent.failing(nil, 0)
 		agent.writes()
 		r.changeToken()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, []string{"register hds:a critical", "update hds:a critical"}, agent.writes())
 		assert.Equal(t, "TTL expired", agent.snapshot().Checks["hds:a"].Output)
+	})
+}
+
+// While a write hangs, what snapshots show of its check is not looked at.
+func TestAStaleCheckThatExpiresBehindAHangingWriteIsNotRevived(t *testing.T) {
+	agent := newFakeAgent("a")
+	agent.put(ownCheck("a", "passing"))
+	run(t, agent, func(t *testing.T, r *rig) {
+		agent.mu.Lock()
+		agent.checks["hds:a"].ends, agent.slow = time.Now().Add(10*time.Second), 15*time.Second-time.Second
+		agent.mu.Unlock()
+		r.Set(wanted("a", health.Passing))
+		r.settle() // the register is under way
+		stale := wanted("a", health.Passing)
+		stale.Alive = false
+		r.Set(stale)
+		time.Sleep(15*time.Second - 2*time.Second)
+		agent.mu.Lock()
+		agent.slow = 0
+		agent.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, agent.writes(), "register hds:a passing")
+		assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status)
 	})
 }
 
