@@ -44,7 +44,7 @@ func (m *model) deregistered(id string) {
 	m.known[id].parted = time.Now()
 	for _, s := range m.subjects {
 		if s.instance == id {
-			s.shown, s.present, s.explained = "", nil, nil
+			s.shown, s.present, s.met, s.explained = "", nil, nil, nil
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (m *model) forget(check string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.subject(check)
-	s.shown, s.present, s.explained = "", nil, nil
+	s.shown, s.present, s.met, s.explained = "", nil, nil, nil
 }
 
 // forgetIfUnprobed takes in that a check comes which no probe explains.

@@ -86,10 +86,10 @@ type subject struct {
 	// last, after long enough to have been refreshed; stale is since when its probe is
 	// stale for sure, zero if it is not.
 	alive, lived, stale time.Time
-	// present is the daemon in whose time the check was there, since it has a probe;
-	// tried the one in whose
-	// time there was a probe, and explained the one that knows of it for sure.
-	present, tried, explained *simDaemon
+	// present is the daemon in whose time the check was there, since it has a probe; met
+	// is the one that knew of it, with a probe or without; tried the one in whose time
+	// there was a probe, and explained the one that knows of it for sure.
+	present, met, tried, explained *simDaemon
 	// writes are when the daemon wrote it.
 	writes []time.Time
 }

@@ -20,7 +20,7 @@ func (m *model) saw(e event) {
 	}
 	switch {
 	case e.after == nil && e.writer != nil: // nothing is lost to it that it removed
-		s.present = nil
+		s.present, s.met = nil, nil
 	case e.after == nil:
 	case !holds(e.after):
 		s.shown = ""
@@ -98,7 +98,7 @@ func (m *model) judgeFirst(s *subject, e event, inst *knownInstance) {
 		return
 	}
 	there := inst.seen == e.writer || inst.since.Before(e.writer.started)
-	if there && s.heard != e.writer && s.present != e.writer {
+	if there && s.heard != e.writer && s.met != e.writer {
 		m.fault("4: %s was registered (%s) before anybody had answered, and its instance was there already", s.id, e.after.Status)
 	}
 }
@@ -160,7 +160,7 @@ func (m *model) look() {
 // there, and can see it.
 func (m *model) notePresent(s *subject, knows *simDaemon) {
 	if m.daemon != nil && knows == m.daemon && !m.scene.agent.hidden[s.instance] {
-		s.present = m.daemon
+		s.present, s.met = m.daemon, m.daemon
 	}
 }
 
