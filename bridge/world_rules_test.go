@@ -79,6 +79,7 @@ func (m *model) judgeStatus(s *subject, e event) {
 		m.judgeFirst(s, e, inst)
 	}
 	switch {
+	case e.before == nil && e.writer != nil && s.met != e.writer && e.writer.started.After(s.good): // gone, and new to this daemon
 	case now == "critical" && s.shown == "passing" && e.what != "restart" && !m.mayFall(s, e):
 		m.fault("7.2: %s turned critical by %s, and no word was bad: last good word %s ago, alive for %s, fine for %s",
 			s.id, e.what, e.at.Sub(s.good), e.at.Sub(s.alive), e.at.Sub(m.fine))
