@@ -254,10 +254,7 @@ func TestTheClientKeepsToItsConnections(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	tok, err := newToken("", "")
-	require.NoError(t, err)
-	client, _, err := newClient(ConsulConfig{Address: s.URL}, tok)
-	require.NoError(t, err)
+	client := clientOf(t, s)
 	var asking sync.WaitGroup
 	for range 4 * connections {
 		asking.Go(func() {
@@ -270,6 +267,16 @@ func TestTheClientKeepsToItsConnections(t *testing.T) {
 	asking.Wait()
 	assert.EqualValues(t, connections, most.Load())
 	assert.EqualValues(t, 4*connections, asked.Load())
+}
+
+// clientOf is the daemon's client of an agent, without a token.
+func clientOf(t *testing.T, agent *httptest.Server) *api.Client {
+	t.Helper()
+	tok, err := newToken("", "")
+	require.NoError(t, err)
+	client, _, err := newClient(ConsulConfig{Address: agent.URL}, tok)
+	require.NoError(t, err)
+	return client
 }
 
 // TestAConnectionAtRestIsNotTrustedAfterAFailure: of connections that swallow all, one
@@ -294,10 +301,7 @@ func TestAConnectionAtRestIsNotTrustedAfterAFailure(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	tok, err := newToken("", "")
-	require.NoError(t, err)
-	client, _, err := newClient(ConsulConfig{Address: s.URL}, tok)
-	require.NoError(t, err)
+	client := clientOf(t, s)
 	ask := func(patience time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

@@ -45,10 +45,7 @@ func TestAPollByTheDaemonsOwnClientCostsLittle(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	tok, err := newToken("", "")
-	require.NoError(t, err)
-	client, _, err := newClient(ConsulConfig{Address: s.URL}, tok)
-	require.NoError(t, err)
+	client := clientOf(t, s)
 	w, err := catalog.New(catalog.Config{Client: client, Node: catalog.Node{Name: "n1", Address: "192.0.2.1"}, PollInterval: time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -286,12 +286,15 @@ func (e *entry) did(j job, now, next time.Time) {
 // gone; it is a failure only when it happens again.
 func (e *entry) worthAWarning(err error) bool { return !errors.Is(err, ErrUnknown) || e.failures > 0 }
 
+// hurry lets what has failed be tried again at once.
+func (e *entry) hurry() { e.failures, e.retry = 0, time.Time{} }
+
 // failed notes a write that failed and when it may be tried again.
-func (e *entry) failed(err error, now time.Time, ttl time.Duration, draw func(time.Duration) time.Duration) {
+func (e *entry) failed(err error, now time.Time, refreshEvery time.Duration, draw func(time.Duration) time.Duration) {
 	e.err = err
 	most := retryMost
 	if errors.Is(err, ErrDenied) {
-		most = min(retryDenied, ttl/3)
+		most = min(retryDenied, refreshEvery)
 	}
 	pause := min(retryFirst<<min(e.failures, 16), most)
 	e.failures++

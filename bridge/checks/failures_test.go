@@ -204,16 +204,9 @@ func TestACheckThatWasDeniedFromTheStartIsToldToTheServers(t *testing.T) {
 }
 
 func TestADeadTokenIsNoStorm(t *testing.T) {
-	ids := make([]string, 100)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("a%d", i)
-	}
-	agent := newFakeAgent(ids...)
+	ids, agent := crowd(100)
 	run(t, agent, func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+		r.allPassing(ids)
 		agent.mu.Lock()
 		agent.fail = func(string, string) error { return checks.ErrTokenUnknown }
 		agent.mu.Unlock()
@@ -225,16 +218,9 @@ func TestADeadTokenIsNoStorm(t *testing.T) {
 }
 
 func TestAStatusChangeOvertakesRefreshes(t *testing.T) {
-	ids := make([]string, 60)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-	}
-	agent := newFakeAgent(ids...)
+	ids, agent := crowd(60)
 	run(t, agent, func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+		r.allPassing(ids)
 		agent.mu.Lock()
 		agent.slow = 5 * time.Second
 		agent.mu.Unlock()
@@ -255,10 +241,7 @@ func TestACrowdIsWrittenByAllWorkers(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e", "f", "g"}
 	agent := newFakeAgent(ids...)
 	run(t, agent, func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+		r.allPassing(ids)
 		agent.mu.Lock()
 		agent.slow = time.Second
 		agent.mu.Unlock()

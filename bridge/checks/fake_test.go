@@ -54,6 +54,22 @@ func newFakeAgent(services ...string) *fakeAgent {
 	return a
 }
 
+// crowd is an agent with n services.
+func crowd(n int) (ids []string, agent *fakeAgent) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint("s", i))
+	}
+	return ids, newFakeAgent(ids...)
+}
+
+// allPassing sets the checks of services, and lets them be written.
+func (r *rig) allPassing(ids []string) {
+	for _, id := range ids {
+		r.Set(wanted(id, health.Passing))
+	}
+	r.settle()
+}
+
 // dead makes our token one that Consul does not know, or knows again: nothing can be
 // read by it either.
 func (a *fakeAgent) dead(is bool) {

@@ -158,7 +158,7 @@ func (m *Manager) reregister() {
 func (m *Manager) hurry() {
 	m.failures, m.pause = 0, time.Time{}
 	for _, e := range m.entries {
-		e.failures, e.retry = 0, time.Time{}
+		e.hurry()
 	}
 }
 

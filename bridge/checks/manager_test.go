@@ -2,7 +2,6 @@ package checks_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -76,15 +75,9 @@ func TestNoneRegistersNothing(t *testing.T) {
 }
 
 func TestRefreshesComeOncePerThirdOfTheTTLAndSpread(t *testing.T) {
-	ids := make([]string, 90)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-	}
-	run(t, newFakeAgent(ids...), func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+	ids, agent := crowd(90)
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.allPassing(ids)
 		time.Sleep(ttl / 3)
 		r.agent.writes()
 		for range 6 {

@@ -25,7 +25,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		// The agent could be read since then, by our token.
 		known := errors.Is(e.err, ErrTokenUnknown) && snap.ReadAt.After(e.touched)
 		if back && errors.Is(e.err, ErrAway) || known {
-			e.failures, e.retry = 0, time.Time{}
+			e.hurry()
 			m.consider(id, e, now)
 		}
 		c := snap.Checks[id]

@@ -1,7 +1,6 @@
 package checks_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -42,16 +41,9 @@ func TestANewTokenWritesNothingBeforeItHasRead(t *testing.T) {
 // expired while the token was dead, all of them would be critical until the last is
 // registered.
 func TestWithANewTokenNoCheckIsRegisteredAsItHasExpired(t *testing.T) {
-	ids := make([]string, 100)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-	}
-	agent := newFakeAgent(ids...)
+	ids, agent := crowd(100)
 	run(t, agent, func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+		r.allPassing(ids)
 		agent.dead(true)
 		time.Sleep(2 * ttl)
 		require.Equal(t, "critical", agent.snapshot().Checks["hds:s0"].Status)
@@ -73,16 +65,9 @@ func TestWithANewTokenNoCheckIsRegisteredAsItHasExpired(t *testing.T) {
 // A token that is known again, as when it is made anew with the same secret, is used at
 // once for all that has waited.
 func TestATokenThatIsKnownAgainIsUsedAtOnce(t *testing.T) {
-	ids := make([]string, 20)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-	}
-	agent := newFakeAgent(ids...)
+	ids, agent := crowd(20)
 	run(t, agent, func(t *testing.T, r *rig) {
-		for _, id := range ids {
-			r.Set(wanted(id, health.Passing))
-		}
-		r.settle()
+		r.allPassing(ids)
 		agent.dead(true)
 		time.Sleep(10 * ttl) // until the pauses are as long as they get
 		agent.dead(false)

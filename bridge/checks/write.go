@@ -74,23 +74,24 @@ func (m *Manager) next() (job, bool) {
 	}
 }
 
-// blind says that nothing was read yet with a new token. If reads hang for as long as
-// refreshes may be apart, these go on all the same.
-func (m *Manager) blind(now time.Time) bool { return now.Before(m.unread.Add(m.config.TTL / 3)) }
+// refreshEvery is how far apart the refreshes of a check are.
+func (m *Manager) refreshEvery() time.Duration { return m.config.TTL / 3 }
 
-// heldUntil is when the writes go on that a pause or a new token holds back.
+// heldUntil is when the writes go on that a pause or a new token holds back, with which
+// nothing was read yet. If reads hang for as long as refreshes may be apart, these go on
+// all the same.
 func (m *Manager) heldUntil() time.Time {
-	if seen := m.unread.Add(m.config.TTL / 3); seen.After(m.pause) {
-		return seen
+	if blind := m.unread.Add(m.refreshEvery()); blind.After(m.pause) {
+		return blind
 	}
 	return m.pause
 }
 
 // take decides on the next write: urgent ones first, but not for ever.
 func (m *Manager) take(now time.Time) (job, bool) {
-	if now.Before(m.pause) || m.blind(now) {
+	if held := m.heldUntil(); now.Before(held) {
 		if !m.queues.empty() {
-			m.wakeBy(m.heldUntil())
+			m.wakeBy(held)
 		}
 		return job{}, false
 	}
@@ -176,7 +177,7 @@ func (m *Manager) count(o op, result string, d time.Duration) {
 func (m *Manager) succeeded(j job, now time.Time) {
 	e := j.entry
 	silent := e.mayBeSilent(j, now, m.config.TTL)
-	e.did(j, now, refreshAt(j.id, m.epoch, now, m.config.TTL/3))
+	e.did(j, now, refreshAt(j.id, m.epoch, now, m.refreshEvery()))
 	if j.op == opDeregister {
 		m.remove(j.id, e, now)
 		return
@@ -232,7 +233,7 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	case e.worthAWarning(err): // what ails the agent ails many checks: the same for all is one line
 		m.faults.Log(now, hclog.Warn, result(err), writeFailed, append(naming(j.want), "op", string(j.op), "error", err)...)
 	}
-	e.failed(err, now, m.config.TTL, m.config.Draw)
+	e.failed(err, now, m.refreshEvery(), m.config.Draw)
 	switch {
 	case errors.Is(err, ErrUnknown) && j.op == opDeregister:
 		e.did(j, now, now)
