@@ -105,7 +105,7 @@ func (w *world) guestChecks(ctx context.Context) (map[string]string, error) {
 	if err := lab.Pause(ctx, lookPause); err != nil {
 		return nil, err
 	}
-	q := (&api.QueryOptions{}).WithContext(ctx)
+	q := query(ctx)
 	checks, err := w.agent.Client().Agent().ChecksWithFilterOpts(fmt.Sprintf("ServiceName == %q", guestService), q)
 	statuses := map[string]string{}
 	for id, c := range checks {

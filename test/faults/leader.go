@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
@@ -197,5 +195,3 @@ func (w *world) whole(ctx context.Context) error {
 		return err
 	})
 }
-
-func query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }

@@ -44,7 +44,7 @@ func byHand(t *testing.T, r *runner) {
 		require.NoError(t, u.daemon.Kill())
 		agent := u.agent.Client().Agent()
 		write := func(id, status string) {
-			require.NoError(t, agent.UpdateTTLOpts("hds:"+id, "by hand", status, (&api.QueryOptions{}).WithContext(ctx)))
+			require.NoError(t, agent.UpdateTTLOpts("hds:"+id, "by hand", status, query(ctx)))
 		}
 		write("web-steady", api.HealthCritical)
 		write("web-ill", api.HealthPassing)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
@@ -122,7 +120,7 @@ func (t *trial) badly(ctx context.Context, link string, b bad, long time.Duratio
 // server answers nobody until it has given up, which may be after the end.
 func (w *world) unlocked(ctx context.Context) error {
 	return lab.Eventually(ctx, patience, func() error {
-		_, err := w.agent.Client().Agent().ChecksWithFilterOpts("", (&api.QueryOptions{}).WithContext(ctx))
+		_, err := w.agent.Client().Agent().ChecksWithFilterOpts("", query(ctx))
 		return err
 	})
 }

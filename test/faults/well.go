@@ -57,7 +57,7 @@ func (w *world) reported(ctx context.Context) error {
 // held says that the agent holds each check as its instance is: one that it could not
 // tell its servers of would be told later, in the midst of something else.
 func (w *world) held(ctx context.Context) error {
-	checks, err := w.agent.Client().Agent().ChecksWithFilterOpts("", (&api.QueryOptions{}).WithContext(ctx))
+	checks, err := w.agent.Client().Agent().ChecksWithFilterOpts("", query(ctx))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (w *world) used(ctx context.Context) error {
 // heard says what Consul's servers and the ingress have heard of an instance's sidecar.
 func (w *world) heard(ctx context.Context, i *instance) string {
 	public := ":" + strconv.Itoa(i.public)
-	entries, _, err := w.server.Client().Health().Connect(serviceName, "", false, (&api.QueryOptions{}).WithContext(ctx))
+	entries, _, err := w.server.Client().Health().Connect(serviceName, "", false, query(ctx))
 	flags, err2 := w.ingress.HealthFlags(ctx)
 	if err = errors.Join(err, err2); err != nil {
 		return err.Error()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/consul-hds/consul-hds/test/lab"
 )
 
@@ -160,3 +162,6 @@ func (w *world) via(link, address string) (string, error) {
 	}
 	return w.setting.via(w, link, address)
 }
+
+// query is a question to Consul that ends with ctx.
+func query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
