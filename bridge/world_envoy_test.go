@@ -112,7 +112,8 @@ func (e *simEnvoy) run(ctx context.Context) {
 }
 
 // own is a time that no other Envoy has: those that lost their streams at one moment
-// would race for the next ones, and which of two is the newer would be by chance.
+// would race for the next ones, and which of two is the newer would be by chance; as
+// would be whose report comes first of two at one moment.
 func (e *simEnvoy) own() time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(e.name))
@@ -180,7 +181,7 @@ func (e *simEnvoy) converse(specs <-chan *healthv3.HealthCheckSpecifier, stream 
 			}
 			if !armed {
 				armed = true
-				report.Reset(e.offset)
+				report.Reset(e.offset + e.own())
 			}
 		case <-report.C:
 			if waiting != nil && !e.scene.model.lagging(e) {

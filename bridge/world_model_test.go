@@ -62,6 +62,9 @@ type knownInstance struct {
 	fresh   bool
 	seen    *simDaemon
 	sidecar bool
+	// mixed says that the daemon may go on with the probe of an earlier registration,
+	// and so with other observers.
+	mixed bool
 	// doubted says that the daemon may not have seen it as it was.
 	doubted bool
 	// veiled says that it was registered while it was hidden.
@@ -160,10 +163,14 @@ func (m *model) observes(e *simEnvoy, instance string) bool {
 	if inst == nil || e.stranger {
 		return false
 	}
-	if inst.sidecar {
-		return e.id == sidecarID(instance)
+	node, own := strings.HasPrefix(e.id, "node-"), e.id == sidecarID(instance)
+	switch {
+	case inst.mixed:
+		return node || own
+	case inst.sidecar:
+		return own
 	}
-	return strings.HasPrefix(e.id, "node-")
+	return node
 }
 
 // holds says whether the agent's check is ours.

@@ -38,6 +38,15 @@ func TestWorldsThatOnceBroke(t *testing.T) {
 // worldsOfConsul are about owners, other writers of checks, and tokens.
 func worldsOfConsul() map[string]pastWorld {
 	return map[string]pastWorld{
+		"a stale status that had no check while somebody else's stood there": {"critical", "expire", func(s *scene) {
+			s.claim("a", "http")
+			s.pass(4 * time.Millisecond)
+			s.hush("n1", true)
+			s.register("c", formNone, true, true, true)
+			s.pass(65392 * time.Millisecond)
+			s.wipe(time.Millisecond)
+			s.pass(81339 * time.Millisecond)
+		}},
 		"off and a new rule at one moment": {"critical", "expire", func(s *scene) {
 			s.register("c", formNone, true, true, true)
 			s.pass(18131 * time.Millisecond)
@@ -109,6 +118,13 @@ func worldsOfEnvoys() map[string]pastWorld {
 			s.pass(5 * time.Second)
 			s.leave("n1")
 			s.crashLoop("node-1", 15)
+		}},
+		"an Envoy that is silent for ever beside one that dies": {"critical", "expire", func(s *scene) {
+			s.hush("n1", true)
+			s.connect("n1 again", "node-1", 250*time.Millisecond, 600*time.Millisecond)
+			s.pass(83 * time.Second)
+			s.leave("n1 again")
+			s.pass(40 * time.Second)
 		}},
 		"an instance that comes back without an answer": {"critical", "expire", func(s *scene) {
 			s.pass(5 * time.Second)

@@ -37,7 +37,10 @@ func (m *model) judgeWrite(s *subject, e event) {
 		m.judgeForeign(s, e)
 	}
 	if yes, _ := m.probed(s); e.what == "deregister" && e.before != nil {
-		born := later(e.writer.started, e.before.made)
+		born := e.writer.started
+		if e.before.maker != e.writer { // else it was an orphan before it came, by a write of long ago
+			born = later(born, e.before.made)
+		}
 		switch {
 		case yes && m.calm.Before(e.at):
 			m.fault("5: %s has a probe, and was removed", s.id)
@@ -242,7 +245,7 @@ func (m *model) judgePassing(s *subject, now time.Time) {
 func (m *model) judgeAsked(s *subject) {
 	yes, unsure := m.probed(s)
 	inst := m.known[s.instance]
-	if !yes || unsure || inst.veiled || m.scene.agent.hidden[s.instance] && inst.seen != m.daemon {
+	if !yes || unsure || inst.veiled || inst.mixed || m.scene.agent.hidden[s.instance] && inst.seen != m.daemon {
 		return
 	}
 	for _, e := range m.envoys {
@@ -293,6 +296,9 @@ func (m *model) judgeShown(s *subject, c *simCheck) {
 // worst is what the observers of a probe say, and whether that is sure: of each
 // the newest stream that has a word, and the worst of all.
 func (m *model) worst(s *subject) (status string, sure bool) {
+	if inst := m.known[s.instance]; inst == nil || inst.mixed {
+		return "", false
+	}
 	newest := map[string]*simEnvoy{}
 	for _, e := range m.envoys {
 		if e.order == 0 || !m.observes(e, s.instance) {

@@ -2,8 +2,10 @@ package bridge
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -279,7 +281,7 @@ func (s *scene) broken() bool {
 
 // finish ends what happens: all is healed, everything is removed, and nothing may stay.
 func (s *scene) finish() {
-	for id := range s.agent.hidden {
+	for _, id := range slices.Sorted(maps.Keys(s.agent.hidden)) {
 		s.show(id)
 	}
 	s.wait(time.Until(s.model.calmAt()) + 70*time.Second)

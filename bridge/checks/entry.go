@@ -77,6 +77,8 @@ type entry struct {
 	// beat is when the check's TTL began last by our doing; next is when it is due
 	// to be refreshed.
 	beat, next time.Time
+	// lapsed is since when the check is not alive, if it is not.
+	lapsed time.Time
 	// expires is when the TTL would have run out of a check that had to be
 	// registered again although it is not alive.
 	expires time.Time
@@ -148,6 +150,15 @@ func (e *entry) wakes(now time.Time, grace time.Duration) (at time.Time) {
 		}
 	}
 	return at
+}
+
+// runsOut is when the TTL runs out of a check that is not alive. One that was never
+// written would have been, up to the moment at which it lapsed.
+func (e *entry) runsOut(ttl time.Duration) time.Time {
+	if e.beat.IsZero() {
+		return e.lapsed.Add(ttl)
+	}
+	return e.beat.Add(ttl)
 }
 
 // overdue says that the check is not alive, that its TTL was restarted all the

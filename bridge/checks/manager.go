@@ -93,10 +93,14 @@ func (m *Manager) Set(w Want) {
 		e = &entry{unsure: true} // until a snapshot tells whether it is there
 		m.entries[w.CheckID] = e
 	}
+	now := time.Now()
+	if !w.Alive && (e.want.Alive || e.lapsed.IsZero()) {
+		e.lapsed = now
+	}
 	revived := w.Alive && !e.want.Alive && e.present && e.orphan.IsZero()
 	e.want, e.withdrawn, e.orphan = w, false, time.Time{}
 	e.forced = e.forced || revived
-	m.consider(w.CheckID, e, time.Now())
+	m.consider(w.CheckID, e, now)
 }
 
 // Withdraw removes a check, if it is there and ours.

@@ -103,6 +103,42 @@ func TestAStaleCheckThatHasExpiredIsNotRevivedByBeingRegistered(t *testing.T) {
 	})
 }
 
+// What could never be written would have run out all the same: in the place of no
+// check, which counts as healthy, comes one that says so.
+func TestAStaleCheckThatCouldNeverBeWrittenRunsOutAllTheSame(t *testing.T) {
+	for name, test := range map[string]struct {
+		allowed time.Duration // since it was stale
+		first   string
+	}{
+		"it could still pass": {ttl / 2, "register hds:a passing"},
+		"it has run out":      {ttl + 2*time.Second, "register hds:a critical"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a")
+			run(t, agent, func(t *testing.T, r *rig) {
+				agent.failing(checks.ErrDenied, ever)
+				r.Set(wanted("a", health.Passing))
+				r.settle()
+				time.Sleep(ttl)
+				stale := wanted("a", health.Passing)
+				stale.Alive = false
+				r.Set(stale)
+				since := time.Now()
+				time.Sleep(test.allowed)
+				agent.failing(nil, 0)
+				agent.writes()
+				r.changeToken()
+				time.Sleep(2 * time.Second)
+				require.NotEmpty(t, agent.snapshot().Checks)
+				assert.Equal(t, test.first, agent.writes()[0])
+				time.Sleep(ttl + 2*time.Second - time.Since(since))
+				synctest.Wait()
+				assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status)
+			})
+		})
+	}
+}
+
 // While a write hangs, what snapshots show of its check is not looked at.
 func TestAStaleCheckThatExpiresBehindAHangingWriteIsNotRevived(t *testing.T) {
 	agent := newFakeAgent("a")

@@ -114,8 +114,8 @@ func (m *Manager) take(now time.Time) (job, bool) {
 
 func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	e.busy = true
-	if o == opRegister && !e.want.Alive && e.expires.IsZero() && !e.beat.IsZero() {
-		e.expires = e.beat.Add(m.config.TTL)
+	if o == opRegister && !e.want.Alive && e.expires.IsZero() {
+		e.expires = e.runsOut(m.config.TTL)
 	}
 	status, output := e.goal(now)
 	return job{

@@ -31,9 +31,10 @@ type Tracker struct {
 	last time.Time
 	// adopted says that the check was found, not made.
 	adopted bool
-	// awaiting says that an answer is awaited anew: of a new stream, or to a new
-	// definition.
-	awaiting bool
+	// awaited is since when an answer is awaited anew: of a new stream, or to a new
+	// definition; zero if none is. anew says that the next look begins that.
+	awaited time.Time
+	anew    bool
 	// silent says that no observer has a fresh word.
 	silent bool
 	stale  bool
@@ -78,7 +79,7 @@ func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
 	}
 	// Under another policy the last answer may look old only because reports came
 	// at another pace.
-	t.awaiting = t.awaiting || anew || policy != t.policy
+	t.anew = t.anew || anew || policy != t.policy
 	t.def, t.policy = def, policy
 }
 
@@ -87,14 +88,14 @@ func (t *Tracker) Redefine(def Definition, policy Policy, anew bool) {
 // now. It has to be called when one of them changes, and at the time it returns
 // as next at the latest (zero: nothing changes by time alone).
 func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict, next time.Time) {
-	t.noteStreams(observations)
+	t.noteStreams(now, observations)
 	fresh := t.fresh(now, observations)
 	t.silent = len(fresh) == 0
 	if !t.silent {
 		t.fold(now, fresh)
-		t.awaiting = slices.ContainsFunc(observations, func(o Observation) bool {
-			return !o.Counts()
-		})
+		if slices.IndexFunc(observations, func(o Observation) bool { return !o.Counts() }) < 0 || !now.Before(t.awaited.Add(t.adoption())) {
+			t.awaited = time.Time{} // also of who says nothing for ever
+		}
 	} else if !now.Before(t.deadline()) {
 		t.stale = true
 	}
@@ -102,9 +103,12 @@ func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict
 }
 
 // noteStreams awaits an answer anew if a stream has come to observe the probe.
-func (t *Tracker) noteStreams(observations []Observation) {
+func (t *Tracker) noteStreams(now time.Time, observations []Observation) {
 	for _, o := range observations {
-		t.awaiting = t.awaiting || !slices.Contains(t.streams, o.Stream)
+		t.anew = t.anew || !slices.Contains(t.streams, o.Stream)
+	}
+	if t.anew {
+		t.anew, t.awaited = false, now
 	}
 	t.streams = t.streams[:0]
 	for _, o := range observations {
@@ -218,14 +222,19 @@ func (t *Tracker) set(now time.Time, status Status, output string) {
 
 // deadline is when silence makes the probe stale.
 func (t *Tracker) deadline() time.Time {
-	if t.last.IsZero() || t.awaiting {
+	if t.last.IsZero() || !t.awaited.IsZero() {
 		base := t.base
 		if t.last.After(base) {
 			base = t.last
 		}
-		return base.Add(max(t.policy.AdoptTimeout, t.def.Grace+2*t.policy.ReportInterval))
+		return base.Add(t.adoption())
 	}
 	return t.last.Add(t.policy.StaleAfter)
+}
+
+// adoption is how long an answer is awaited.
+func (t *Tracker) adoption() time.Duration {
+	return max(t.policy.AdoptTimeout, t.def.Grace+2*t.policy.ReportInterval)
 }
 
 // next is when time alone changes the verdict.
@@ -274,7 +283,7 @@ func (t *Tracker) phase() Phase {
 		return Adopted
 	case t.last.IsZero():
 		return Pending
-	case t.awaiting && t.silent:
+	case !t.awaited.IsZero() && t.silent:
 		return Adopted
 	}
 	return Reported

@@ -199,6 +199,27 @@ func TestANewStreamIsAwaitedLongerThanSilence(t *testing.T) {
 	assert.Equal(t, Stale, v.Phase)
 }
 
+// TestAStreamThatSaysNothingForEverIsNotAwaitedForEver: a mute Envoy beside one that
+// answers must not keep a status alive for longer when that one dies.
+func TestAStreamThatSaysNothingForEverIsNotAwaitedForEver(t *testing.T) {
+	tr := reported(t, policy)
+	mute := Observation{Observer: "b", Stream: 2}
+	for now := time.Second; now <= time.Minute; now += time.Second {
+		v, _ := tr.Evaluate(at(now), []Observation{good(says(Healthy, 9, at(now))), mute})
+		assert.Equal(t, Reported, v.Phase)
+	}
+	v, next := tr.Evaluate(at(65*time.Second), []Observation{mute})
+	assert.Equal(t, Reported, v.Phase)
+	assert.Equal(t, at(70*time.Second), next)
+	v, _ = tr.Evaluate(at(70*time.Second), []Observation{mute})
+	assert.Equal(t, Stale, v.Phase)
+	_, next = tr.Evaluate(at(71*time.Second), []Observation{good(says(Healthy, 1, at(71*time.Second))), mute, {Observer: "c", Stream: 3}})
+	assert.Equal(t, at(72*time.Second), next, "looked at again soon")
+	v, next = tr.Evaluate(at(73*time.Second), []Observation{mute})
+	assert.Equal(t, Adopted, v.Phase, "one that has just come is awaited")
+	assert.Equal(t, at(91*time.Second), next)
+}
+
 func TestTheOldStreamsWordCountsUntilTheNewOneHasOne(t *testing.T) {
 	tr := reported(t, policy)
 	slow := web
