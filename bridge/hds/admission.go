@@ -68,6 +68,7 @@ func (s *Server) open(ident identity, peer string, allowed map[string]bool, repl
 		s.news(plan.checksOf(ident))
 	}
 	s.config.Metrics.StreamOpened()
+	s.lull.stir()
 	id := ident.id
 	s.turns.Log(time.Now(), hclog.Info, "opened "+id, "stream opened",
 		logging.Known("node_id", id, "kind", ses.info().Kind, "stream", ses.id, "peer", peer, "envoy", ident.version)...)

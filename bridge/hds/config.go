@@ -47,6 +47,9 @@ type Config struct {
 	MaxStreams int
 	Logger     hclog.Logger
 	Metrics    Metrics
+	// Settled, if set, is called when many streams have begun or ended and none has for
+	// a while, at most once a minute: what that has used is used no more.
+	Settled func()
 	// Options are further options of the gRPC server, such as interceptors.
 	Options []grpc.ServerOption
 	// Register, if set, is called with the gRPC server before it serves.

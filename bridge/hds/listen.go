@@ -41,6 +41,7 @@ func (s *Server) serve(ctx context.Context, g *grpc.Server) error {
 	group.Go(func() error { s.turns.Run(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done()
+		s.lull.stop()
 		s.endStreams()
 		stop(g)
 		return nil

@@ -24,10 +24,11 @@ type packed struct {
 	asked []*probe.Probe
 }
 
-// words are what a message is likely to hold, that need not be kept along with it.
+// words are what a message is likely to hold, that need not be kept along with it:
+// the report of an Envoy that was asked for these probes, if all is well.
 func words(asked []*probe.Probe) (out []byte) {
 	for _, p := range asked {
-		out = append(out, p.Cluster...)
+		out = appendEcho(out, p)
 	}
 	return out
 }

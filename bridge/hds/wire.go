@@ -15,6 +15,7 @@ const (
 	fieldResponse = 2
 	fieldClusters = 2 // of EndpointHealthResponse: cluster_endpoints_health
 	fieldName     = 1 // of ClusterEndpointsHealth
+	fieldLocality = 2 // of ClusterEndpointsHealth: locality_endpoints_health
 	fieldNode     = 1 // of HealthCheckRequest
 
 	fieldExtensions = 9 // of Node

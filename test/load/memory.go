@@ -14,9 +14,9 @@ const (
 	streams = 200
 	// reportInterval is the default of how often an Envoy reports; after steadyAfter
 	// reports nothing about it changes any more (bridge/hds packs what was the same
-	// for ten seconds).
+	// for ten seconds, and has the daemon give memory back a second later).
 	reportInterval = 500 * time.Millisecond
-	steadyAfter    = 23
+	steadyAfter    = 26
 )
 
 // memory is row 7.

@@ -1,0 +1,63 @@
+package hds
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// burst is how many streams begin or end before what they have used for it is worth
+	// to be given back, and settledAfter is how long none has when that is done: by then
+	// their reports are packed.
+	burst        = 8
+	settledAfter = packAfter + time.Second
+	// settleApart is how far apart at least that is: it costs a collection.
+	settleApart = time.Minute
+)
+
+// lull calls a function once nothing has stirred for settledAfter after a burst, and at
+// most once in settleApart. Its methods may be called from any goroutine.
+type lull struct {
+	call func() // nil is nothing to call
+
+	mu sync.Mutex
+	// stirs is how often something has stirred since the last call.
+	stirs   int
+	timer   *time.Timer
+	called  time.Time
+	stopped bool
+}
+
+// stir begins the wait anew.
+func (l *lull) stir() {
+	if l.call == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stirs++
+	if l.stopped || l.stirs < burst {
+		return
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.timer = time.AfterFunc(max(settledAfter, time.Until(l.called.Add(settleApart))), l.settle)
+}
+
+func (l *lull) settle() {
+	l.mu.Lock()
+	l.called, l.stirs = time.Now(), 0
+	l.mu.Unlock()
+	l.call()
+}
+
+// stop ends the wait for good.
+func (l *lull) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}

@@ -1,0 +1,70 @@
+package hds
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALullIsOneCallNotTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var called []time.Duration
+		l := &lull{call: func() { called = append(called, time.Since(start)) }}
+		stir := func(times int) {
+			for range times {
+				l.stir()
+			}
+		}
+		stir(burst - 1)
+		time.Sleep(2 * settleApart)
+		assert.Empty(t, called, "it is no burst")
+		for range 3 {
+			stir(1)
+			time.Sleep(settledAfter - time.Second)
+		}
+		assert.Empty(t, called, "it has not been quiet for long enough")
+		time.Sleep(2 * time.Second)
+		first := 2*settleApart + 2*(settledAfter-time.Second) + settledAfter
+		assert.Equal(t, []time.Duration{first}, called)
+		stir(burst)
+		time.Sleep(settleApart / 2)
+		assert.Len(t, called, 1, "too soon")
+		time.Sleep(settleApart)
+		assert.Equal(t, []time.Duration{first, first + settleApart}, called)
+		stir(burst)
+		l.stop()
+		stir(burst)
+		time.Sleep(2 * settleApart)
+		assert.Len(t, called, 2)
+	})
+}
+
+// TestAServerSettlesOnceItsStreamsHave: after many have begun or ended, and
+// never without.
+func TestAServerSettlesOnceItsStreamsHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settled := 0
+		s, err := New(Config{Listen: []string{"127.0.0.1:0"}, MaxStreams: burst, Logger: hclog.NewNullLogger(), Metrics: &counts{}, Settled: func() { settled++ }})
+		require.NoError(t, err)
+		time.Sleep(2 * settleApart)
+		assert.Zero(t, settled)
+		var all []*session
+		for range burst {
+			ses, err := s.open(newIdentity(newNode("n1")), "peer", nil, func() {}, &frame{})
+			require.NoError(t, err)
+			all = append(all, ses)
+		}
+		time.Sleep(2 * settleApart)
+		assert.Equal(t, 1, settled)
+		for _, ses := range all {
+			s.close(ses, errShuttingDown)
+		}
+		time.Sleep(2 * settleApart)
+		assert.Equal(t, 2, settled)
+	})
+}
