@@ -46,9 +46,8 @@ type simCheck struct {
 	// says that there was a write, which is what survives a restart.
 	last  string
 	saved bool
-	// made is when the check came to be, and maker the daemon that made it, if one did.
-	made  time.Time
-	maker *simDaemon
+	// made is when the check came to be.
+	made time.Time
 	// shown is the daemon that was shown the check first, or last if they are several,
 	// and shownAt is when.
 	shown   *simDaemon
@@ -135,7 +134,7 @@ func (a *simAgent) put(inst *catalog.Instance, replace bool, carried ...checks.R
 		})
 	}
 	for _, r := range carried {
-		a.register(r, hand{})
+		a.register(r, hand{token: "owner"})
 	}
 	a.ring()
 }
@@ -170,13 +169,13 @@ func (a *simAgent) putCheck(c catalog.Check) {
 
 // register makes a check, or changes all of it but its status and output.
 func (a *simAgent) register(r checks.Registration, by hand) {
-	c := &simCheck{token: by.token, ttl: r.TTL, ends: time.Now().Add(r.TTL), made: time.Now(), maker: by.daemon, Check: catalog.Check{
+	c := &simCheck{token: by.token, ttl: r.TTL, ends: time.Now().Add(r.TTL), made: time.Now(), Check: catalog.Check{
 		ID: r.CheckID, Name: r.Name, ServiceID: r.ServiceID, Type: catalog.CheckTypeTTL, Status: string(r.Status), Notes: r.Notes,
 	}}
 	old := a.checks[r.CheckID]
 	if old != nil {
 		c.Status, c.Output, c.saved = old.Status, old.Output, old.saved
-		c.made, c.maker = old.made, old.maker
+		c.made = old.made
 		if !holds(old) {
 			c.made = time.Time{} // it was taken over: who knows since when it was whose
 		}

@@ -93,6 +93,9 @@ type subject struct {
 	// is the one that knew of it, with a probe or without; tried the one in whose time
 	// there was a probe, and explained the one that knows of it for sure.
 	present, met, tried, explained *simDaemon
+	// born is when the check came to be, by somebody else's doing and after it had been
+	// gone, since gone, for long enough to be missed.
+	born, gone time.Time
 	// writes are when the daemon wrote it.
 	writes []time.Time
 }

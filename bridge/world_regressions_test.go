@@ -47,6 +47,27 @@ func worldsOfConsul() map[string]pastWorld {
 			s.wipe(time.Millisecond)
 			s.pass(81339 * time.Millisecond)
 		}},
+		"bad meta and another observer while it was hidden": {"critical", "expire", func(s *scene) {
+			s.hide("a")
+			s.connect("x", "stranger", 20000000, 2000000000)
+			s.connect("sb", "b-sidecar-proxy", 1000000, 2000000000)
+			s.connect("n2", "node-2", 20000000, 0)
+			s.claim("a", "ttl")
+			s.register("c", formNone, true, false, false)
+			s.connect("n1 again", "node-1", 1000000, 3049000000)
+			s.pass(88452 * time.Millisecond)
+			s.register("a", formBad, true, false, false)
+			s.show("a")
+		}},
+		"an orphan that its owner registers anew": {"critical", "expire", func(s *scene) {
+			s.claim("a", "http")
+			s.register("c", formNone, true, false, false)
+			s.deregister("a")
+			s.register("c", formNone, false, true, false)
+			s.pass(20 * time.Second)
+			s.deregister("c")
+			s.register("c", formNone, false, true, true)
+		}},
 		"off and a new rule at one moment": {"critical", "expire", func(s *scene) {
 			s.register("c", formNone, true, true, true)
 			s.pass(18131 * time.Millisecond)

@@ -19,6 +19,12 @@ func (m *model) saw(e event) {
 		m.judgeWrite(s, e)
 	}
 	switch {
+	case e.after == nil:
+		s.gone = e.at
+	case e.before == nil && e.writer == nil && e.at.Sub(s.gone) > 2*slack:
+		s.born = e.at
+	}
+	switch {
 	case e.after == nil && e.writer != nil: // nothing is lost to it that it removed
 		s.present, s.met = nil, nil
 	case e.after == nil:
@@ -37,10 +43,7 @@ func (m *model) judgeWrite(s *subject, e event) {
 		m.judgeForeign(s, e)
 	}
 	if yes, _ := m.probed(s); e.what == "deregister" && e.before != nil {
-		born := e.writer.started
-		if e.before.maker != e.writer { // else it was an orphan before it came, by a write of long ago
-			born = later(born, e.before.made)
-		}
+		born := later(e.writer.started, s.born)
 		switch {
 		case yes && m.calm.Before(e.at):
 			m.fault("5: %s has a probe, and was removed", s.id)
@@ -171,11 +174,11 @@ func (m *model) notePresent(s *subject, knows *simDaemon) {
 // noteProbe notes whether the check has a probe.
 func (m *model) noteProbe(s *subject, now time.Time) {
 	switch yes, unsure := m.probed(s); {
-	case !yes && !unsure:
+	case !yes || unsure:
 		s.present = nil
 	case yes && m.daemon != nil:
 		s.tried = m.daemon
-		if now.After(m.calm) {
+		if hidden := m.scene.agent.hidden[s.instance]; now.After(m.calm) && (!hidden || m.known[s.instance].seen == m.daemon) {
 			s.explained = m.daemon
 		}
 	}
@@ -322,24 +325,6 @@ func (m *model) worst(s *subject) (status string, sure bool) {
 		}
 	}
 	return status, status != ""
-}
-
-// opinionless says that what an Envoy says of an instance is no answer.
-func (e *simEnvoy) opinionless(m *model, instance string) bool {
-	return statusOf(m.opinion(e, instance)) == ""
-}
-
-// statusOf is the status that a word calls for; empty if it is no answer.
-func statusOf(w word) string {
-	switch w {
-	case saysHealthy:
-		return "passing"
-	case saysTooMany, saysDegraded:
-		return "warning"
-	case saysUnhealthy, saysTimeout:
-		return "critical"
-	}
-	return ""
 }
 
 func later(a, b time.Time) time.Time {

@@ -124,3 +124,21 @@ func (m *model) heard(e *simEnvoy, c simCluster, w word, early bool) {
 		}
 	}
 }
+
+// opinionless says that what an Envoy says of an instance is no answer.
+func (e *simEnvoy) opinionless(m *model, instance string) bool {
+	return statusOf(m.opinion(e, instance)) == ""
+}
+
+// statusOf is the status that a word calls for; empty if it is no answer.
+func statusOf(w word) string {
+	switch w {
+	case saysHealthy:
+		return "passing"
+	case saysTooMany, saysDegraded:
+		return "warning"
+	case saysUnhealthy, saysTimeout:
+		return "critical"
+	}
+	return ""
+}
