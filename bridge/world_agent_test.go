@@ -203,6 +203,9 @@ func (a *simAgent) update(id, status, output string, by hand) bool {
 func (a *simAgent) showed(d *simDaemon, token string) {
 	defer a.lock()()
 	d.reads[token] = true
+	if d.sighted.IsZero() {
+		d.sighted = time.Now()
+	}
 	for _, c := range a.checks {
 		if c.shown != d && !a.hidden[c.ServiceID] {
 			c.shown, c.shownAt = d, time.Now()

@@ -38,6 +38,8 @@ type simDaemon struct {
 	// reads are the tokens with which it was shown the agent's checks, under the
 	// agent's lock.
 	reads map[string]bool
+	// sighted is when it was shown any first, and could begin to ask Envoys.
+	sighted time.Time
 }
 
 func (d *simDaemon) isDead() bool { return d.dead.Load() }

@@ -200,6 +200,13 @@ func worldsOfDaemons() map[string]pastWorld {
 			s.restartAgent(31675 * time.Millisecond)
 			s.crashLoop("node-1", 15)
 		}},
+		"a daemon that starts while the agent answers nobody": {"critical", "expire", func(s *scene) {
+			s.pass(17800 * time.Millisecond)
+			s.leave("n1")
+			s.ail(failing, true, true, 20*time.Second)
+			s.restartDaemon(12 * time.Millisecond)
+			s.pass(90 * time.Second)
+		}},
 		"a carried check that nothing explains": {"critical", "expire", func(s *scene) {
 			s.register("b", formNone, false, true, false)
 			s.pass(50 * time.Second)

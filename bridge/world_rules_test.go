@@ -238,6 +238,9 @@ func (m *model) judgePassing(s *subject, now time.Time) {
 		most = max(most, m.scene.mostGrace)
 	}
 	since := later(later(s.good, m.scene.lastStart), m.back)
+	if m.daemon != nil {
+		since = later(since, m.daemon.sighted)
+	}
 	if bound := most + set.TTL + slack; now.Sub(since) > bound {
 		m.fault("7.3: %s passes for %s without a good word, which is more than %s", s.id, now.Sub(since), bound)
 	}
