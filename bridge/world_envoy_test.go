@@ -175,6 +175,7 @@ func (e *simEnvoy) converse(specs <-chan *healthv3.HealthCheckSpecifier, stream 
 				return
 			}
 			waiting = spec
+			e.scene.model.asked(spec)
 			if !e.scene.model.lagging(e) {
 				e.scene.model.applied(e, waiting)
 				waiting = nil

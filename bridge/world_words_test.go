@@ -57,18 +57,23 @@ func (m *model) lagging(e *simEnvoy) bool {
 	return time.Now().Before(e.lags)
 }
 
+// asked takes in what an Envoy is asked for, which it may apply later.
+func (m *model) asked(spec *healthv3.HealthCheckSpecifier) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, asked := range hdstest.Asked(spec) {
+		m.subject(simCluster{name: asked.Cluster}.check()).cluster = asked.Cluster
+	}
+}
+
 // applied takes in that an Envoy has applied a specifier.
 func (m *model) applied(e *simEnvoy, spec *healthv3.HealthCheckSpecifier) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	had := len(e.clusters)
+	had := e.clusters
 	e.apply(spec)
-	for _, c := range e.clusters {
-		s := m.subject(c.check())
-		if s.cluster != c.name || had != len(e.clusters) {
-			m.disturbed(patience)
-		}
-		s.cluster = c.name
+	if !slices.EqualFunc(had, e.clusters, func(a, b simCluster) bool { return a.name == b.name }) {
+		m.disturbed(patience)
 	}
 }
 
