@@ -30,9 +30,6 @@ type Config struct {
 	// Reload reads the settings anew, for Bridge.Reload. It names what else has
 	// changed, which needs a restart.
 	Reload func() (s Settings, needRestart []string, err error)
-	// Settled, if set, is called when many streams have begun or ended and none has for
-	// a while, at most once a minute: it may give back the memory that this took.
-	Settled func()
 	// Draw draws the random part of pauses, from 0 to below n; nil draws by chance.
 	// It is for tests that have to be the same twice, and is called by several
 	// goroutines.

@@ -142,7 +142,7 @@ func (b *Bridge) makeServer() (err error) {
 		TLS: newest, AllowedIdentities: h.TLS.AllowedIdentities, Authorizer: authorizer,
 		Logger: b.config.Logger.Named("hds"), Metrics: b.metrics,
 		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.Stream), grpc.ChainUnaryInterceptor(served.Unary)},
-		Register: served.Preset, Settled: b.config.Settled,
+		Register: served.Preset, Settled: hds.FreeMemory,
 	})
 	return err
 }

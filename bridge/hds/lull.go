@@ -1,6 +1,8 @@
 package hds
 
 import (
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -60,4 +62,11 @@ func (l *lull) stop() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
+}
+
+// FreeMemory gives back to the system what is free. It is what Config.Settled is in the
+// daemon, takes some milliseconds, and may be called from any goroutine.
+func FreeMemory() {
+	runtime.GC() // what pools hold goes with the second collection
+	debug.FreeOSMemory()
 }

@@ -180,7 +180,7 @@ func (d *daemon) bridgeConfig(gid int) bridge.Config {
 			StatsdAddress: c.Telemetry.StatsdAddress, DogstatsdAddr: c.Telemetry.DogstatsdAddr, DogstatsdTags: c.Telemetry.DogstatsdTags,
 		},
 		OnShutdown: c.Checks.OnShutdown, Settings: settings(d.loaded, c),
-		Reload: d.reload, Settled: debug.FreeOSMemory,
+		Reload: d.reload,
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/hashicorp/go-hclog"
@@ -51,7 +50,7 @@ func (s *server) runBridge(ctx context.Context) error {
 		Listen: []string{s.address}, SocketMode: 0o600, SocketGID: -1, MaxStreams: 1024,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn}), Metrics: counted{metrics, s},
 		Options:  []grpc.ServerOption{grpc.ChainStreamInterceptor(served.Stream), grpc.ChainUnaryInterceptor(served.Unary)},
-		Register: served.Preset, Settled: debug.FreeOSMemory,
+		Register: served.Preset, Settled: hds.FreeMemory,
 	}
 	if s.tls != nil {
 		c.TLS = func() *tls.Config { return s.tls }
