@@ -48,7 +48,7 @@ func (w *Watcher) askedSelf(ctx context.Context) Node {
 		return self
 	}
 	pause := selfErrorPause
-	if isStatus(err, http.StatusForbidden) {
+	if isStatus(err, http.StatusForbidden) && !tokenUnknown(err) { // an unknown one is soon another
 		pause = selfForbiddenPause
 	}
 	w.askSelf = time.Now().Add(pause)

@@ -2,10 +2,12 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -68,5 +70,18 @@ func TestUnknownNodeIsAskedForOnceAMinute(t *testing.T) {
 		after(5*time.Minute + 30*time.Second)
 		assert.InDelta(t, 5, s.seen().selves, 1)
 		assert.Equal(t, Node{}, w.Snapshot().Node)
+	})
+}
+
+// A daemon that starts with a token that has just been replaced learns the node as
+// soon as it has the new one.
+func TestTheNodeIsAskedForSoonAfterATokenWasUnknown(t *testing.T) {
+	s := &stub{selfErr: fmt.Errorf("asking: %w", api.StatusError{Code: http.StatusForbidden, Body: "ACL not found"})}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		after(time.Second)
+		assert.Equal(t, Node{}, w.Snapshot().Node)
+		s.set(func(s *stub) { s.selfErr = nil; s.selfNode = Node{Name: "n1", Address: "192.0.2.1"} })
+		after(selfErrorPause + 2*time.Second)
+		assert.Equal(t, "192.0.2.1", w.Snapshot().Node.Address)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +54,25 @@ func (w *world) reported(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// remembered waits until a server that dies would know the agent again. What it has
+// seen join is written to its disk along with some later event, and a server that has
+// lost that removes the node, with all its checks, when it is back, until the agent
+// looks for the server again after up to 30 s (seen on Consul 1.13.9).
+func (w *world) remembered(ctx context.Context) error {
+	file := filepath.Join(w.server.DataDir(), "serf", "local.snapshot")
+	return lab.Eventually(ctx, patience, func() error {
+		known, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(known), "alive: "+w.agent.NodeName()+" ") {
+			_, _, err := w.server.Client().Event().Fire(&api.UserEvent{Name: "remember"}, nil)
+			return errors.Join(errors.New("the server has not written down that the agent has joined"), err)
+		}
+		return nil
+	})
 }
 
 // held says that the agent holds each check as its instance is: one that it could not

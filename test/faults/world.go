@@ -74,7 +74,7 @@ func startWorld(ctx context.Context, l *lab.Lab, s setting) (*world, error) {
 }
 
 func (w *world) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{w.startConsuls, w.startDaemon, w.register, w.startEnvoys} {
+	for _, step := range []func(context.Context) error{w.startConsuls, w.startDaemon, w.register, w.startEnvoys, w.remembered} {
 		if err := step(ctx); err != nil {
 			return err
 		}
