@@ -27,14 +27,14 @@ func (m *model) registered(id string, f form, sidecar bool) {
 		*inst = knownInstance{id: id, since: now, fresh: true}
 	case !inst.parted.IsZero(): // it may not have been missed, and if it was, not be seen again
 		inst.fresh, inst.doubted, inst.seen = false, true, nil
-		inst.mixed = f == formBad
+		inst.mixed = f == formBad || m.scene.agent.hidden[id]
 	case f == formBad: // what it was asked for before goes on, and who observes it
 		sidecar = inst.sidecar
 		inst.doubted = inst.doubted || inst.seen != m.daemon
 	case inst.form != f: // it may not have been seen in its form before
 		inst.doubted = inst.doubted || inst.seen != m.daemon
 	}
-	inst.mixed = inst.mixed && f == formBad
+	inst.mixed = inst.mixed && (f == formBad || m.scene.agent.hidden[id])
 	inst.form, inst.sidecar, inst.parted = f, sidecar, time.Time{}
 	inst.veiled = m.scene.agent.hidden[id]
 }

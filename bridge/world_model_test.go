@@ -168,7 +168,7 @@ func (m *model) observes(e *simEnvoy, instance string) bool {
 	}
 	node, own := strings.HasPrefix(e.id, "node-"), e.id == sidecarID(instance)
 	switch {
-	case inst.mixed:
+	case inst.mixed, !inst.parted.IsZero() && m.scene.agent.hidden[instance]: // its sidecar is seen to go, and it is not
 		return node || own
 	case inst.sidecar:
 		return own
