@@ -10,6 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// rest lets fake time pass, and what is due by then be done.
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestALullIsOneCallNotTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -21,25 +27,25 @@ func TestALullIsOneCallNotTooOften(t *testing.T) {
 			}
 		}
 		stir(burst - 1)
-		time.Sleep(2 * settleApart)
+		rest(2 * settleApart)
 		assert.Empty(t, called, "it is no burst")
 		for range 3 {
 			stir(1)
-			time.Sleep(settledAfter - time.Second)
+			rest(settledAfter - time.Second)
 		}
 		assert.Empty(t, called, "it has not been quiet for long enough")
-		time.Sleep(2 * time.Second)
+		rest(2 * time.Second)
 		first := 2*settleApart + 2*(settledAfter-time.Second) + settledAfter
 		assert.Equal(t, []time.Duration{first}, called)
 		stir(burst)
-		time.Sleep(settleApart / 2)
+		rest(settleApart / 2)
 		assert.Len(t, called, 1, "too soon")
-		time.Sleep(settleApart)
+		rest(settleApart)
 		assert.Equal(t, []time.Duration{first, first + settleApart}, called)
 		stir(burst)
 		l.stop()
 		stir(burst)
-		time.Sleep(2 * settleApart)
+		rest(2 * settleApart)
 		assert.Len(t, called, 2)
 	})
 }
@@ -51,7 +57,7 @@ func TestAServerSettlesOnceItsStreamsHave(t *testing.T) {
 		settled := 0
 		s, err := New(Config{Listen: []string{"127.0.0.1:0"}, MaxStreams: burst, Logger: hclog.NewNullLogger(), Metrics: &counts{}, Settled: func() { settled++ }})
 		require.NoError(t, err)
-		time.Sleep(2 * settleApart)
+		rest(2 * settleApart)
 		assert.Zero(t, settled)
 		var all []*session
 		for range burst {
@@ -59,12 +65,12 @@ func TestAServerSettlesOnceItsStreamsHave(t *testing.T) {
 			require.NoError(t, err)
 			all = append(all, ses)
 		}
-		time.Sleep(2 * settleApart)
+		rest(2 * settleApart)
 		assert.Equal(t, 1, settled)
 		for _, ses := range all {
 			s.close(ses, errShuttingDown)
 		}
-		time.Sleep(2 * settleApart)
+		rest(2 * settleApart)
 		assert.Equal(t, 2, settled)
 	})
 }
