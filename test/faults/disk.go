@@ -71,5 +71,5 @@ func diskFullStart(ctx context.Context, t *trial) (err error) {
 // diskFullProgram is a program that becomes another one, which can write to no file.
 func (w *world) diskFullProgram(program string) (string, error) {
 	path := w.lab.Path("disk-full")
-	return path, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\nulimit -S -f 0 && exec '%s' \"$@\"\n", program), 0o755)
+	return path, lab.WriteProgram(path, fmt.Appendf(nil, "#!/bin/sh\nulimit -S -f 0 && exec '%s' \"$@\"\n", program))
 }

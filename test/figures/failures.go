@@ -66,7 +66,7 @@ func listen(l *lab.Lab) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return lab.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

@@ -70,7 +70,7 @@ func (a *App) Open() error {
 	if a.close != nil {
 		return fmt.Errorf("opening the app on port %d: it is open", a.port)
 	}
-	ln, err := net.Listen("tcp", loopback(a.port))
+	ln, err := Listen("tcp", loopback(a.port))
 	if err != nil {
 		return fmt.Errorf("opening the app: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -76,7 +75,7 @@ func TestAReplacedProgramIsStartedNext(t *testing.T) {
 	a, err := newLab(t).StartAppProcess(t.Context(), "app")
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "other")
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho other\nexit 7\n"), 0o755))
+	require.NoError(t, WriteProgram(program, []byte("#!/bin/sh\necho other\nexit 7\n")))
 	a.Replace(program)
 	said, code, err := a.Twin(t.Context())
 	require.NoError(t, err)

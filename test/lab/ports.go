@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
+	"time"
 )
 
 // Ports are taken from here: below the kernel's usual ephemeral range, from
@@ -44,7 +47,12 @@ func reserve(port int) (net.Listener, bool) {
 	return ln, err == nil
 }
 
+// portFree says whether TCP and UDP could take the port. No child of this process
+// is started meanwhile: between fork and exec it would have a copy of what tried
+// the port, and so hold it.
 func portFree(port int) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	tcp, err := net.Listen("tcp", loopback(port))
 	if err != nil {
 		return false
@@ -56,6 +64,18 @@ func portFree(port int) bool {
 	}
 	_ = udp.Close()
 	return true
+}
+
+// Listen is net.Listen, for an address that this process may have listened at just
+// now: a child that is between fork and exec has a copy of what was closed, and
+// listens for the moment that is left to it.
+func Listen(network, address string) (net.Listener, error) {
+	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		ln, err := net.Listen(network, address)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return ln, err
+		}
+	}
 }
 
 // portsFor reserves one port for each name.

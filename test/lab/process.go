@@ -332,3 +332,12 @@ func (p *Process) restart(ctx context.Context, sig syscall.Signal) error {
 	}
 	return p.Start()
 }
+
+// WriteProgram writes a program that can be started at once: no child of this
+// process has a copy of the open file, with which it would be "text file busy"
+// (golang.org/issue/22315).
+func WriteProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o755)
+}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -33,7 +32,7 @@ func (l *Lab) StartProxy(agent *Consul) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", loopback(port))
+	ln, err := Listen("tcp", loopback(port))
 	if err != nil {
 		return nil, fmt.Errorf("starting a proxy of %s: %w", agent.Name(), err)
 	}

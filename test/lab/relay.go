@@ -101,7 +101,7 @@ func (r *Relay) listen() error {
 	if err := r.ctx.Err(); err != nil {
 		return fmt.Errorf("the relay at %s is closed: %w", r.address, err)
 	}
-	listener, err := net.Listen(r.network, r.address)
+	listener, err := Listen(r.network, r.address)
 	if err != nil {
 		return fmt.Errorf("starting a relay: %w", err)
 	}
