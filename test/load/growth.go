@@ -21,9 +21,10 @@ const (
 	// perEnvoy is how many checks an Envoy has for row 9: an instance, and its sidecar.
 	perEnvoy = 50
 	// growthSettling is how long the daemon goes on after its start before it is measured,
-	// and growthWindow how long one measurement of its CPU time takes.
+	// and growthWindow how long each run of its CPU time takes: five runs are the minute in
+	// which it does all that it does again and again, the comparison with the catalog too.
 	growthSettling = 3 * time.Second
-	growthWindow   = 5 * time.Second
+	growthWindow   = 12 * time.Second
 	// perCheckMost is how much more a check may cost where there are ten times as many.
 	perCheckMost = 1.15
 	// judgedFrom is the number of checks from which on growth is judged: below it, a
