@@ -112,6 +112,13 @@ func (s *session) coveredLocked(p *Plan) bool {
 // may says whether the stream may observe a service. The caller holds mu.
 func (s *session) may(service string) bool { return s.allowed == nil || s.allowed[service] }
 
+// trusted says whether the stream may observe a service.
+func (s *session) trusted(service string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.may(service)
+}
+
 // assign tells what the Envoy is to probe by the plan, as far as its token goes.
 // The caller holds mu.
 func (s *session) assign(p *Plan) []*probe.Probe {

@@ -2,7 +2,6 @@ package hds
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -42,11 +41,11 @@ func (s *Server) roomLocked(plan *Plan, ident identity) error {
 	if plan == nil {
 		return nil // nobody is known yet
 	}
-	if kind, _ := plan.assign(ident); kind != UnknownEnvoy {
+	if plan.kind(ident) != UnknownEnvoy {
 		return nil
 	}
 	strangers := 0
-	for _, o := range s.sessions {
+	for _, o := range s.streams.all {
 		if o.session.stranger() {
 			strangers++
 		}
@@ -78,9 +77,9 @@ func (s *Server) open(ident identity, peer string, allowed map[string]bool, repl
 // add looks for room and takes it, in one: else many strangers that come at once
 // would all find the same.
 func (s *Server) add(ident identity, peer string, allowed map[string]bool, replan func(), f *frame) (*session, error) {
-	plan := s.plan.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	plan := s.plan.Load() // what follows it is told of this stream, too
 	if err := s.roomLocked(plan, ident); err != nil {
 		return nil, err
 	}
@@ -90,6 +89,6 @@ func (s *Server) add(ident identity, peer string, allowed map[string]bool, repla
 	if plan != nil {
 		ses.differs(plan) // learns what the Envoy is, before it is counted
 	}
-	s.sessions = append(slices.Clip(s.sessions), &open{session: ses, replan: replan})
+	s.streams.add(&open{session: ses, replan: replan}, plan)
 	return ses, nil
 }

@@ -92,6 +92,15 @@ func (p *Plan) assign(ident identity) (Kind, []*probe.Probe) {
 	return UnknownEnvoy, nil
 }
 
+// kind is what an Envoy is. Without a plan nobody is known.
+func (p *Plan) kind(ident identity) Kind {
+	if p == nil {
+		return UnknownEnvoy
+	}
+	kind, _ := p.assign(ident)
+	return kind
+}
+
 // turned lists the checks that an Envoy was to observe and is to observe, if it is
 // another kind than it was by the plan before: those have another observer, although
 // their probes may be the very same.
@@ -99,8 +108,7 @@ func (p *Plan) turned(before *Plan, ident identity) []string {
 	if before == nil {
 		return nil // nobody was an observer
 	}
-	was, _ := before.assign(ident)
-	if is, _ := p.assign(ident); is == was {
+	if p.kind(ident) == before.kind(ident) {
 		return nil
 	}
 	return append(before.checksOf(ident), p.checksOf(ident)...)

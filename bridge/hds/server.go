@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,20 +77,12 @@ type Server struct {
 	mu       sync.Mutex
 	admitted int
 	next     uint64
-	// sessions are the open streams, the oldest first. The slice is replaced, never
-	// written to.
-	sessions []*open
+	streams  roster
 	dirty    map[string]bool
 	waiting  map[string]error
 	// authErr is why the newest question about a token, at authAt, has no answer.
 	authErr error
 	authAt  time.Time
-}
-
-// open is an open stream: its state, and how to tell it of a new plan.
-type open struct {
-	session *session
-	replan  func()
 }
 
 // New makes a server; it listens when Run is called.
@@ -105,7 +96,7 @@ func New(config Config) (*Server, error) {
 		packer: newPacker(), lull: &lull{call: config.Settled},
 		turns:  logging.NewLimiter(config.Logger, turnsAtOnce),
 		config: config, done: make(chan struct{}), updates: make(chan struct{}, 1),
-		dirty: map[string]bool{}, waiting: map[string]error{},
+		streams: newRoster(), dirty: map[string]bool{}, waiting: map[string]error{},
 	}
 	for _, addr := range config.Listen {
 		s.waiting[addr] = errNotListening
@@ -146,6 +137,9 @@ func (s *Server) SetPlan(p *Plan) {
 		p.clusters.inherit(before.clusters)
 	}
 	s.plan.Store(p)
+	s.mu.Lock()
+	s.streams.follow(p)
+	s.mu.Unlock()
 	for _, o := range s.all() {
 		o.session.differs(p) // learns what the Envoy is now
 		s.news(p.turned(before, o.session.identity))
@@ -172,40 +166,19 @@ func (s *Server) TakeNews() []string {
 // Observations tells what the streams that are to observe a probe have said of
 // it, in order of their age.
 func (s *Server) Observations(p *probe.Probe) []Observation {
-	var out []Observation
-	for _, o := range s.all() {
-		if o.session.observes(p) {
-			out = append(out, o.session.observation(p))
-		}
+	var some [4]*open
+	list := s.observers(p, some[:0])
+	out := make([]Observation, len(list))
+	for i, o := range list {
+		out[i] = o.session.observation(p)
 	}
 	return out
-}
-
-// observes says whether the stream is to observe the probe.
-func (s *session) observes(p *probe.Probe) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.may(p.Service) {
-		return false
-	}
-	if s.kind == NodeEnvoy {
-		return p.ByNode
-	}
-	return s.kind == SidecarEnvoy && slices.Contains(p.Sidecars, s.identity.id)
-}
-
-// all lists the open streams, the oldest first; the list is not to be written
-// to.
-func (s *Server) all() []*open {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions
 }
 
 // close removes a stream. What it said is forgotten; what was made of it is not.
 func (s *Server) close(ses *session, cause error) {
 	s.mu.Lock()
-	s.sessions = slices.DeleteFunc(slices.Clone(s.sessions), func(o *open) bool { return o.session == ses })
+	s.streams.remove(ses)
 	s.mu.Unlock()
 	if plan := s.plan.Load(); plan != nil {
 		s.news(plan.checksOf(ses.identity))

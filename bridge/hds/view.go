@@ -26,10 +26,8 @@ type View struct {
 // order of their age.
 func (s *Server) Views(p *probe.Probe) []View {
 	var out []View
-	for _, o := range s.all() {
-		if o.session.observes(p) {
-			out = append(out, o.session.view(p))
-		}
+	for _, o := range s.observers(p, nil) {
+		out = append(out, o.session.view(p))
 	}
 	return out
 }
