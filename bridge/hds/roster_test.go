@@ -41,7 +41,9 @@ func TestObserversAreThoseOfAllStreams(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"open": func(rt *rapid.T) {
 				allowed := rapid.SampledFrom([]map[string]bool{nil, {"web": true}, {"web": false}}).Draw(rt, "allowed")
-				ses, err := b.open(newIdentity(newNode(ids.Draw(rt, "id"))), "", allowed, func() {}, &frame{})
+				ident := newIdentity(newNode(ids.Draw(rt, "id")))
+				ident.namespace = rapid.SampledFrom([]string{"", "default", "another"}).Draw(rt, "namespace")
+				ses, err := b.open(ident, "", allowed, func() {}, &frame{})
 				if err == nil {
 					sessions = append(sessions, ses)
 				}
