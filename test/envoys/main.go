@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -74,9 +73,8 @@ func runOn(ctx context.Context, version, run string) (result, error) {
 		return result{}, err
 	}
 	fmt.Fprintf(os.Stderr, "running the end-to-end suite on Envoy %s\n", version)
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-parallel=8", "-timeout=30m", "-json", "-run="+run, "./test/e2e")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd := lab.GoTest(ctx, root, "-count=1", "-parallel=8", "-timeout=30m", "-json", "-run="+run, "./test/e2e")
+	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "ENVOY_BIN="+binary)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

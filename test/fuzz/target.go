@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/consul-hds/consul-hds/test/lab"
 )
 
 // target is a function that go test can fuzz.
@@ -78,13 +78,8 @@ const minimizing = "50x"
 // run fuzzes the target for a while. A finding is an error that tells it.
 func (t target) run(ctx context.Context, root string, during time.Duration) (result, error) {
 	start := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-timeout", "0",
+	cmd := lab.GoTest(ctx, root, "-run", "^$", "-timeout", "0",
 		"-fuzz", "^"+t.name+"$", "-fuzztime", during.String(), "-fuzzminimizetime", minimizing, "./"+t.dir)
-	cmd.Dir = root
-	// The interrupt reaches the workers too, which go test would leave behind.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return result{}, fmt.Errorf("%s: %w", t, context.Cause(ctx))

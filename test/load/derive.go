@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -52,9 +51,8 @@ func (b *bench) oneChange(ctx context.Context, folder string, n int) (c change, 
 		return c, err
 	}
 	times := strconv.Itoa(max(200000/n, 20)) + "x"
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", fmt.Sprintf("^BenchmarkOneChange$/^%d$", n),
+	cmd := lab.GoTest(ctx, root, "-run", "^$", "-bench", fmt.Sprintf("^BenchmarkOneChange$/^%d$", n),
 		"-benchtime", times, "-count", strconv.Itoa(b.runs), folder)
-	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return c, fmt.Errorf("%s: %w\n%s", folder, err, out)
