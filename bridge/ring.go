@@ -334,7 +334,7 @@ func (r *ring) evaluate(t *tracked, now time.Time) {
 	want := checks.Want{
 		CheckID: t.probe.CheckID, ServiceID: t.probe.ServiceID, Service: t.probe.Service, Name: t.title,
 		Status: t.verdict.Status, Output: t.verdict.Output, Observer: t.verdict.Observer,
-		Alive: t.verdict.Alive, ReportedAt: t.want.ReportedAt,
+		Alive: t.verdict.Alive, Lapsed: t.verdict.Lapsed, ReportedAt: t.want.ReportedAt,
 	}
 	if before.Status != t.verdict.Status {
 		want.ReportedAt = time.Time{} // silence and what was found are no reports

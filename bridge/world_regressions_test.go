@@ -207,6 +207,14 @@ func worldsOfDaemons() map[string]pastWorld {
 			s.restartDaemon(12 * time.Millisecond)
 			s.pass(90 * time.Second)
 		}},
+		"a probe that is stale in shadow mode, and then is not in it": {"critical", "expire", func(s *scene) {
+			s.register("b", formShadow, false, false, false)
+			s.pass(10 * time.Second)
+			s.leave("n1")
+			s.pass(2 * time.Minute)
+			s.register("b", formHTTP, false, false, false)
+			s.pass(time.Minute)
+		}},
 		"a carried check that nothing explains": {"critical", "expire", func(s *scene) {
 			s.register("b", formNone, false, true, false)
 			s.pass(50 * time.Second)

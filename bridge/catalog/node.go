@@ -14,29 +14,28 @@ const (
 )
 
 // identify learns the node's name and address: from the config, else from
-// agent/self, else the name from the checks, else what was known before. (The
-// address may also come with an answer of the doorbell.) What nobody tells stays
-// empty.
+// agent/self, else the name from the checks and the address from the doorbell's last
+// answer, else what was known before. What nobody tells stays empty.
 func (w *Watcher) identify(ctx context.Context, checksNode string) {
 	node := w.config.Node
 	if node.Name == "" || node.Address == "" {
-		self, last := w.askedSelf(ctx), w.nodeTold()
+		self, last, catalog := w.askedSelf(ctx), w.nodeTold(), w.catalogAddress()
 		node.Name = cmp.Or(node.Name, self.Name, checksNode, last.Name)
-		node.Address = cmp.Or(node.Address, self.Address, last.Address)
+		node.Address = cmp.Or(node.Address, self.Address, catalog, last.Address)
 	}
 	w.setNode(node)
 }
 
 // askedSelf returns what agent/self says of the node, nothing if it is refused.
-// It is asked once, and again after the agent was away. When it is refused, it
-// is asked again only while something is unknown, and rarely: the agent logs an
-// error for each refusal.
+// It is asked once, and again after the agent was away. When the token may not ask, it
+// is asked again only while something is unknown, and rarely: the agent logs an error
+// for each refusal.
 func (w *Watcher) askedSelf(ctx context.Context) Node {
 	if w.self != nil {
 		return *w.self
 	}
 	known := w.nodeNow()
-	needless := !w.askSelf.IsZero() && known.Name != "" && known.Address != ""
+	needless := w.denied && known.Name != "" && known.Address != ""
 	if needless || time.Now().Before(w.askSelf) {
 		return Node{}
 	}
@@ -48,7 +47,8 @@ func (w *Watcher) askedSelf(ctx context.Context) Node {
 		return self
 	}
 	pause := selfErrorPause
-	if isStatus(err, http.StatusForbidden) && !tokenUnknown(err) { // an unknown one is soon another
+	w.denied = isStatus(err, http.StatusForbidden) && !tokenUnknown(err) // an unknown token is soon another
+	if w.denied {
 		pause = selfForbiddenPause
 	}
 	w.askSelf = time.Now().Add(pause)
@@ -67,6 +67,13 @@ func (w *Watcher) nodeNow() Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Node{Name: w.node.Name, Address: cmp.Or(w.node.Address, w.catalog)}
+}
+
+// catalogAddress is the address that the doorbell's last answer told.
+func (w *Watcher) catalogAddress() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.catalog
 }
 
 func (w *Watcher) setNode(n Node) {

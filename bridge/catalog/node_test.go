@@ -64,6 +64,34 @@ func TestNodeIsAskedAgainAfterTheAgentWasAway(t *testing.T) {
 	})
 }
 
+// One answer that was an error, long ago or just after the agent was back, is no reason
+// to go by what was known before.
+func TestTheNodeIsAskedForAlsoAfterAnError(t *testing.T) {
+	home, moved := Node{Name: "n1", Address: "192.0.2.1"}, Node{Name: "n1", Address: "192.0.2.2"}
+	for name, sick := range map[string]func(s *stub){
+		"at the start":  func(s *stub) { s.selfErr = status(http.StatusInternalServerError) },
+		"on its return": func(s *stub) { s.selfNode = home },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &stub{}
+			sick(s)
+			inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+				after(time.Second)
+				s.set(func(s *stub) { s.selfErr, s.selfNode = nil, home })
+				after(selfErrorPause + 2*time.Second)
+				assert.Equal(t, home, w.Snapshot().Node)
+				s.set(func(s *stub) { s.err = status(http.StatusInternalServerError) })
+				after(10 * time.Second)
+				s.set(func(s *stub) { s.err, s.selfErr = nil, status(http.StatusInternalServerError) })
+				after(6 * time.Second)
+				s.set(func(s *stub) { s.selfErr, s.selfNode = nil, moved })
+				after(selfErrorPause + 6*time.Second)
+				assert.Equal(t, moved, w.Snapshot().Node)
+			})
+		})
+	}
+}
+
 func TestUnknownNodeIsAskedForOnceAMinute(t *testing.T) {
 	s := &stub{selfErr: status(http.StatusForbidden)}
 	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {

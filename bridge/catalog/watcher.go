@@ -103,6 +103,7 @@ type Watcher struct {
 	missing map[string]*missingInstance // by service id, in the last list
 	self    *Node                       // what agent/self said; nil if it has to be asked
 	askSelf time.Time                   // not before then
+	denied  bool                        // that the token may not ask it was the last answer
 	silent  bool                        // that the catalog does not tell of changes was logged
 
 	mu         sync.Mutex

@@ -68,6 +68,8 @@ type Want struct {
 	Observer string
 	// Alive says that the check is to be refreshed; otherwise its TTL runs out.
 	Alive bool
+	// Lapsed is since when it is not alive, if it is not; zero is since Set says so.
+	Lapsed time.Time
 	// ReportedAt is when the report came that Status follows from; zero if none
 	// did.
 	ReportedAt time.Time

@@ -77,7 +77,7 @@ type entry struct {
 	// beat is when the check's TTL began last by our doing; next is when it is due
 	// to be refreshed.
 	beat, next time.Time
-	// lapsed is since when the check is not alive, if it is not.
+	// lapsed is from when the TTL of a check is counted that is not alive.
 	lapsed time.Time
 	// expires is when the TTL would have run out of a check that had to be
 	// registered again although it is not alive.
@@ -152,13 +152,18 @@ func (e *entry) wakes(now time.Time, grace time.Duration) (at time.Time) {
 	return at
 }
 
-// runsOut is when the TTL runs out of a check that is not alive. One that was never
-// written would have been, up to the moment at which it lapsed.
-func (e *entry) runsOut(ttl time.Duration) time.Time {
-	if e.beat.IsZero() {
-		return e.lapsed.Add(ttl)
+// lapse notes that the check is not alive any more, by a lapse at a moment; zero is
+// now. The TTL of one that could not be written would have begun once more until then.
+func (e *entry) lapse(at, now time.Time) {
+	e.expires = time.Time{}
+	switch {
+	case e.present && !e.beat.IsZero():
+		e.lapsed = e.beat
+	case at.IsZero() || at.After(now):
+		e.lapsed = now
+	default:
+		e.lapsed = at
 	}
-	return e.beat.Add(ttl)
 }
 
 // overdue says that the check is not alive, that its TTL was restarted all the
@@ -175,7 +180,7 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 	case e.want.Alive:
 		return e.want.Status, e.want.Output
 	case e.overdue(now):
-		return health.Critical, "TTL expired, last output: " + e.want.Output
+		return health.Critical, expired(e.want.Output)
 	case e.want.Status.Worse(e.status): // the last word, which could not be written in time
 		return e.want.Status, e.want.Output
 	case !e.told && e.status == e.want.Status:
@@ -184,6 +189,15 @@ func (e *entry) goal(now time.Time) (health.Status, string) {
 		return e.status, e.shown
 	}
 	return e.status, e.output
+}
+
+// expired is the output of a check whose TTL has run out, as far as the agent would
+// say so of it.
+func expired(last string) string {
+	if last == "" {
+		return "TTL expired"
+	}
+	return "TTL expired, last output: " + last
 }
 
 // secondLook is how long a check has to be missing to be lost: while an agent

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/consul-hds/consul-hds/bridge/agenda"
+	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/bridge/logging"
 )
 
@@ -56,9 +57,10 @@ type Manager struct {
 	// register that was under way then is of the generation before.
 	generation int
 	// unread is when the token changed, if no snapshot was read since: nothing is
-	// written then.
-	unread time.Time
-	queues queues
+	// written then. answered says that the agent has taken a write all the same.
+	unread   time.Time
+	answered bool
+	queues   queues
 	// pause is until when nothing is written, failures how often in a row the
 	// agent failed as a whole; away says that it could not even be reached.
 	pause    time.Time
@@ -94,8 +96,8 @@ func (m *Manager) Set(w Want) {
 		m.entries[w.CheckID] = e
 	}
 	now := time.Now()
-	if !w.Alive && (e.want.Alive || e.lapsed.IsZero()) {
-		e.lapsed = now
+	if !w.Alive && w.Status != health.None && (e.want.Alive || e.lapsed.IsZero()) {
+		e.lapse(w.Lapsed, now)
 	}
 	revived := w.Alive && !e.want.Alive && e.present && e.orphan.IsZero()
 	e.want, e.withdrawn, e.orphan = w, false, time.Time{}
@@ -142,7 +144,7 @@ func (m *Manager) Forget(checkID string) {
 func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unread = time.Now()
+	m.unread, m.answered = time.Now(), false
 	m.reregister()
 	m.config.ReadAgain()
 }

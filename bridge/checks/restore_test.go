@@ -139,6 +139,90 @@ func TestAStaleCheckThatCouldNeverBeWrittenRunsOutAllTheSame(t *testing.T) {
 	}
 }
 
+// A check that could not be written while it was answered for runs out a TTL after it
+// lapsed, whatever was written of it, and whenever it lapsed, before.
+func TestAStaleCheckThatWasNotThereRunsOutATTLAfterItLapsed(t *testing.T) {
+	stale := wanted("a", health.Passing)
+	stale.Alive = false
+	put := func(r *rig, c *catalog.Check) {
+		r.agent.mu.Lock()
+		defer r.agent.mu.Unlock()
+		delete(r.agent.checks, "hds:a")
+		if c != nil {
+			r.agent.put(c)
+		}
+	}
+	for name, before := range map[string]func(r *rig){
+		"it was lost": func(r *rig) {
+			r.agent.failing(checks.ErrDenied, ever)
+			put(r, nil)
+		},
+		"it was somebody else's": func(r *rig) {
+			put(r, &catalog.Check{ID: "hds:a", ServiceID: "a", Type: "ttl", Status: "passing", Notes: "somebody else's"})
+		},
+		"it had lapsed once before": func(r *rig) {
+			r.agent.failing(checks.ErrDenied, ever)
+			put(r, nil)
+			time.Sleep(ttl)
+			r.Set(stale)
+			time.Sleep(ttl/3 + 5*time.Second)
+			r.Set(wanted("a", health.Passing))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, newFakeAgent("a"), func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.Passing))
+				r.settle()
+				before(r)
+				time.Sleep(10 * ttl)
+				r.Set(stale)
+				since := time.Now()
+				time.Sleep(time.Second)
+				r.agent.failing(nil, 0)
+				put(r, nil)
+				r.agent.writes()
+				r.changeToken()
+				time.Sleep(3 * time.Second)
+				assert.Equal(t, "register hds:a passing", r.agent.writes()[0])
+				time.Sleep(ttl - time.Second - time.Since(since))
+				assert.Equal(t, "passing", r.agent.snapshot().Checks["hds:a"].Status)
+				time.Sleep(3 * time.Second)
+				assert.Equal(t, "critical", r.agent.snapshot().Checks["hds:a"].Status)
+			})
+		})
+	}
+}
+
+// What nobody has answered for, for long, passes for no further TTL: neither what is
+// made now, as after shadow mode, nor what is found.
+func TestWhatHasLapsedLongAgoIsCriticalAtOnce(t *testing.T) {
+	for name, found := range map[string]bool{"made": false, "found": true} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a")
+			run(t, agent, func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.None))
+				r.settle()
+				time.Sleep(10 * ttl)
+				w := wanted("a", health.Passing)
+				w.Alive, w.Lapsed = false, time.Now().Add(-9*ttl)
+				want := "TTL expired, last output: " + w.Output
+				if found {
+					agent.mu.Lock()
+					agent.put(ownCheck("a", "passing"))
+					agent.mu.Unlock()
+					w.Output, want = "", "TTL expired"
+				}
+				r.Set(w)
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				c := agent.snapshot().Checks["hds:a"]
+				assert.Equal(t, "critical", c.Status)
+				assert.Equal(t, want, c.Output)
+			})
+		})
+	}
+}
+
 // While a write hangs, what snapshots show of its check is not looked at.
 func TestAStaleCheckThatExpiresBehindAHangingWriteIsNotRevived(t *testing.T) {
 	agent := newFakeAgent("a")

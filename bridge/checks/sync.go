@@ -69,7 +69,7 @@ func (m *Manager) compare(id string, e *entry, c *catalog.Check, read, now time.
 		m.config.Metrics.CheckLost()
 		m.config.Logger.Info("check is lost, registering it again", naming(e.want)...)
 		if !e.want.Alive {
-			e.expires = e.runsOut(m.config.TTL)
+			e.expires = e.lapsed.Add(m.config.TTL)
 		}
 	}
 	m.consider(id, e, now)

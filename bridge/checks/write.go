@@ -15,6 +15,10 @@ import (
 // when its servers hang (facts/consul.md 0.9).
 const writeTimeout = 15 * time.Second
 
+// readWithin is how soon an agent that was away is read again, in all likelihood, if the
+// last write failed just before it was back: it is looked for each second.
+const readWithin = pauseMost + time.Second
+
 const (
 	writeFailed  = "writing a check failed, trying again"
 	writeUnsaved = "the agent shows a check, but cannot save it"
@@ -115,7 +119,7 @@ func (m *Manager) take(now time.Time) (job, bool) {
 func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	e.busy = true
 	if o == opRegister && !e.want.Alive && e.expires.IsZero() {
-		e.expires = e.runsOut(m.config.TTL)
+		e.expires = e.lapsed.Add(m.config.TTL)
 	}
 	status, output := e.goal(now)
 	return job{
@@ -153,7 +157,7 @@ func (m *Manager) done(j job, err error, start time.Time) {
 		m.faults.Log(now, hclog.Warn, writeUnsaved, writeUnsaved, append(naming(j.want), "op", string(j.op), "error", err)...)
 	}
 	if err == nil || unsaved {
-		m.failures = 0
+		m.failures, m.answered = 0, true
 		m.succeeded(j, now)
 	} else {
 		m.failed(j, err, now)
@@ -249,10 +253,10 @@ func (m *Manager) failed(j job, err error, now time.Time) {
 	case errors.Is(err, ErrDenied):
 	default:
 		m.away = m.away || errors.Is(err, ErrAway)
-		if m.away && !m.unread.IsZero() {
-			m.unread = now // until now it could not be read either: a read comes first, in all likelihood
-		}
 		m.pauseFor(now)
+		if m.away && !m.unread.IsZero() && !m.answered {
+			m.pause = now.Add(min(readWithin, m.refreshEvery())) // until now it could not be read either
+		}
 	}
 }
 

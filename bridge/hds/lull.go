@@ -17,14 +17,17 @@ const (
 	settleApart = time.Minute
 )
 
-// lull calls a function once nothing has stirred for settledAfter after a burst, and at
-// most once in settleApart. Its methods may be called from any goroutine.
+// lull calls a function once nothing has stirred for settledAfter after a burst, or
+// when that does not come settleApart after it, and at most once in settleApart. Its
+// methods may be called from any goroutine.
 type lull struct {
 	call func() // nil is nothing to call
 
 	mu sync.Mutex
-	// stirs is how often something has stirred since the last call.
+	// stirs is how often something has stirred since the last call, and due when the
+	// next is due at the latest, once these make a burst.
 	stirs   int
+	due     time.Time
 	timer   *time.Timer
 	called  time.Time
 	stopped bool
@@ -41,17 +44,29 @@ func (l *lull) stir() {
 	if l.stopped || l.stirs < burst {
 		return
 	}
+	now := time.Now()
+	if l.stirs == burst {
+		l.due = now.Add(settleApart)
+	}
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.timer = time.AfterFunc(max(settledAfter, time.Until(l.called.Add(settleApart))), l.settle)
+	quiet, apart := min(settledAfter, l.due.Sub(now)), l.called.Add(settleApart).Sub(now)
+	l.timer = time.AfterFunc(max(quiet, apart), l.settle)
 }
 
+// settle calls, unless a stir at this very moment has made it wait anew.
 func (l *lull) settle() {
 	l.mu.Lock()
-	l.called, l.stirs = time.Now(), 0
+	now := time.Now()
+	off := l.stopped || l.stirs < burst || now.Before(l.called.Add(settleApart))
+	if !off {
+		l.called, l.stirs = now, 0
+	}
 	l.mu.Unlock()
-	l.call()
+	if !off {
+		l.call()
+	}
 }
 
 // stop ends the wait for good.

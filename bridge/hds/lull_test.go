@@ -53,6 +53,41 @@ func TestALullIsOneCallNotTooOften(t *testing.T) {
 	})
 }
 
+func TestALullThatIsStirredWhenItIsDueIsOneCall(t *testing.T) {
+	for range 200 { // which of the two comes first is for the scheduler to say
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			l := &lull{call: func() { calls.Add(1) }}
+			for range burst {
+				l.stir()
+			}
+			time.Sleep(settledAfter)
+			l.stir()
+			rest(settleApart - time.Second)
+			require.LessOrEqual(t, calls.Load(), int64(1))
+			l.stop()
+		})
+	}
+}
+
+// One Envoy that comes and goes all the time does not put it off for ever.
+func TestALullThatDoesNotComeIsOverAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		l := &lull{call: func() { calls.Add(1) }}
+		for range burst - 1 {
+			l.stir()
+		}
+		for range 360 { // an hour
+			time.Sleep(settledAfter - time.Second)
+			l.stir()
+		}
+		synctest.Wait()
+		assert.InDelta(t, 25, calls.Load(), 3, "a minute after each burst, which takes 80 s here")
+		l.stop()
+	})
+}
+
 // TestAServerSettlesOnceItsStreamsHave: after many have begun or ended, and
 // never without.
 func TestAServerSettlesOnceItsStreamsHave(t *testing.T) {

@@ -20,14 +20,18 @@ type packed struct {
 	// size is how long the message is, and sum its hash.
 	size int
 	sum  uint64
-	// asked are the probes by whose clusters' names it was packed.
+	// asked are the probes by the report of which it was packed.
 	asked []*probe.Probe
 }
+
+// mostWords is of how many probes words are made: an echo has some 100 bytes, and
+// flate goes no further back than 32 kB.
+const mostWords = 400
 
 // words are what a message is likely to hold, that need not be kept along with it:
 // the report of an Envoy that was asked for these probes, if all is well.
 func words(asked []*probe.Probe) (out []byte) {
-	for _, p := range asked {
+	for _, p := range asked[max(0, len(asked)-mostWords):] {
 		out = appendEcho(out, p)
 	}
 	return out

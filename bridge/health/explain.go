@@ -11,7 +11,7 @@ func (t *Tracker) Explain(now time.Time, observations []Observation) string {
 	switch t.phase() {
 	case Stale:
 		return fmt.Sprintf("stale since %s: no answer for so long (stale_after %s, or adopt_timeout %s after a restart); on_stale = %q %s",
-			clock(t.deadline()), t.policy.StaleAfter, t.policy.AdoptTimeout, t.policy.OnStale, t.policy.OnStale.meaning())
+			clock(t.staleSince), t.policy.StaleAfter, t.policy.AdoptTimeout, t.policy.OnStale, t.policy.OnStale.meaning())
 	case Pending:
 		if t.stale {
 			return "no answer has come in time, and silence makes no check where there is none"

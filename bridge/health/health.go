@@ -145,8 +145,9 @@ type Verdict struct {
 	// Since is when Status last changed.
 	Since time.Time
 	// Alive says that the check is to be refreshed before its TTL runs out. A
-	// check that is not alive is left to expire.
-	Alive bool
+	// check that is not alive is left to expire, Lapsed is since when.
+	Alive  bool
+	Lapsed time.Time
 	// Overdue says that no answer has come in the time there was for it. A probe
 	// without a check stays pending all the same.
 	Overdue bool

@@ -37,7 +37,9 @@ type Tracker struct {
 	anew    bool
 	// silent says that no observer has a fresh word.
 	silent bool
-	stale  bool
+	// stale says that no answer has come for too long, staleSince since when.
+	stale      bool
+	staleSince time.Time
 	// streams are those that observed the probe at the last look.
 	streams []uint64
 	// held is since when an endpoint has been seen unhealthy with an expected code,
@@ -96,8 +98,8 @@ func (t *Tracker) Evaluate(now time.Time, observations []Observation) (v Verdict
 		if slices.IndexFunc(observations, func(o Observation) bool { return !o.Counts() }) < 0 || !now.Before(t.awaited.Add(t.adoption())) {
 			t.awaited = time.Time{} // also of who says nothing for ever
 		}
-	} else if !now.Before(t.deadline()) {
-		t.stale = true
+	} else if end := t.deadline(); !t.stale && !now.Before(end) {
+		t.stale, t.staleSince = true, end
 	}
 	return t.verdict(now), t.next(now)
 }
@@ -267,7 +269,7 @@ func (t *Tracker) verdict(now time.Time) Verdict {
 	}
 	switch t.policy.OnStale {
 	case Expire:
-		v.Alive = false
+		v.Alive, v.Lapsed = false, t.staleSince
 	case TurnCritical:
 		t.set(now, Critical, t.def.Subject+": stale, no Envoy has answered for too long")
 		v.Status, v.Output, v.Observer, v.Since = t.status, t.output, t.observer, t.since

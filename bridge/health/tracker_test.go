@@ -159,6 +159,24 @@ func TestSilenceMakesStale(t *testing.T) {
 	}
 }
 
+// What is stale is so since its answer was too old, whoever looked when, and whoever
+// has come since.
+func TestStaleIsSinceTheAnswerWasTooOld(t *testing.T) {
+	tr := reported(t, policy)
+	since := at(policy.StaleAfter)
+	v, _ := tr.Evaluate(since.Add(time.Second), nil)
+	assert.Equal(t, since, v.Lapsed)
+	silent := []Observation{{Observer: "n1", Stream: 2}}
+	later := since.Add(time.Hour)
+	v, _ = tr.Evaluate(later, silent)
+	assert.Equal(t, Stale, v.Phase)
+	assert.Equal(t, since, v.Lapsed)
+	assert.Contains(t, tr.Explain(later, silent), "stale since "+clock(since)+":")
+	v, _ = tr.Evaluate(later, []Observation{says(Healthy, 9, later)})
+	assert.True(t, v.Alive)
+	assert.Zero(t, v.Lapsed)
+}
+
 func TestAnOpenStreamThatSaysNothingNewIsNoAnswer(t *testing.T) {
 	tr := reported(t, policy)
 	v, _ := tr.Evaluate(at(10*time.Second), []Observation{good(says(Healthy, 0, t0))})

@@ -206,7 +206,7 @@ func TestAForeignProxyTakesNoProbeAway(t *testing.T) {
 	})
 	app.SetStatus(500)
 	w.eventually(patience, w.has("hds:db-1", api.HealthCritical))
-	assert.Contains(t, w.check("hds:db-1").Output, "HTTP 500, says Envoy "+theNode)
+	assert.Contains(t, w.check("hds:db-1").Output, "unhealthy"+w.code(500)+", says Envoy "+theNode)
 	code, text := w.knock(w.socket(), "a", insecure.NewCredentials(), web.SecretID)
 	assert.Equal(t, codes.OK, code, "it gets an empty specifier: %s", text)
 }

@@ -38,11 +38,11 @@ func TestExplainTellsTheWholeChain(t *testing.T) {
 			"3. probe", "/config, each 200ms, timeout 500ms", "cluster hds:web-1@",
 			"4. observer", "the node Envoys (hds.node_ids), as no sidecar of the instance is registered", "connected: " + theNode,
 			"5. specifier", theNode + " has applied it",
-			"6. report", theNode + " says unhealthy, HTTP 503: counts",
+			"6. report", theNode + " says unhealthy" + w.code(503) + ": counts",
 			"7. verdict", "critical, phase reported", "counts at once",
 			"8. write", "the agent shows critical; the last write was: ",
 			"9. catalog", "critical", "[the Consul servers",
-			"hds:web-1 is critical since 20", "unhealthy, HTTP 503, says Envoy " + theNode,
+			"hds:web-1 is critical since 20", "unhealthy" + w.code(503) + ", says Envoy " + theNode,
 		} {
 			i := strings.Index(out[at:], text)
 			require.GreaterOrEqual(t, i, 0, "%q in\n%s", text, out)

@@ -122,7 +122,7 @@ func assertTransition(t *testing.T, lines []map[string]any, checkID string) {
 		}
 		assert.Equal(t, "info", l["@level"])
 		assert.Equal(t, []any{"web", "web-3", "reported", theNode}, []any{l["service"], l["service_id"], l["phase"], l["node_id"]})
-		assert.Contains(t, l["output"], "HTTP")
+		assert.Contains(t, l["output"], ": unhealthy")
 		return
 	}
 	t.Errorf("the log has no line of %s that turns critical", checkID)

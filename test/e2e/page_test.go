@@ -44,7 +44,7 @@ func TestTransitionsAreRemembered(t *testing.T) {
 	w.eventually(patience, w.has("hds:web-1", api.HealthCritical))
 	subject := fmt.Sprintf("http GET http://127.0.0.1:%d/: ", one.Port())
 	assert.Equal(t, []transition{
-		{"hds:web-1", "passing", "critical", subject + "unhealthy, HTTP 503, says Envoy " + theNode, theNode},
+		{"hds:web-1", "passing", "critical", subject + "unhealthy" + w.code(503) + ", says Envoy " + theNode, theNode},
 		{"hds:web-1", "critical", "passing", subject + "healthy, says Envoy " + theNode, theNode},
 		{"hds:web-1", "", "critical", subject + "awaiting the first answer of a node Envoy", ""},
 	}, w.transitions())
