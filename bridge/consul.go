@@ -52,7 +52,8 @@ func newClient(c ConsulConfig, t *token) (*api.Client, *transport, error) {
 	return client, tr, nil
 }
 
-// withToken puts the newest token on every request.
+// withToken puts the newest token on every request, or the one that its context is
+// bound to.
 type withToken struct {
 	next  http.RoundTripper
 	token *token
@@ -62,7 +63,11 @@ type withToken struct {
 func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("X-Consul-Token")
-	if t := w.token.get(); t != "" {
+	t, bound := r.Context().Value(tokenKey{}).(string)
+	if !bound {
+		t = w.token.get()
+	}
+	if t != "" {
 		r.Header.Set("X-Consul-Token", t)
 	}
 	return w.next.RoundTrip(r)
@@ -81,14 +86,23 @@ func newToken(value, file string) (*token, error) {
 	if file == "" {
 		return t, nil
 	}
-	_, err := t.read()
+	_, err := t.read(func() {})
 	return t, err
 }
 
 func (t *token) get() string { return *t.value.Load() }
 
-// read takes over what the file holds, and tells whether that is new.
-func (t *token) read() (changed bool, err error) {
+// tokenKey is the key of the token that a context is bound to.
+type tokenKey struct{}
+
+// bind binds the requests of a context to the token of now.
+func (t *token) bind(ctx context.Context) context.Context {
+	return context.WithValue(ctx, tokenKey{}, t.get())
+}
+
+// read takes over what the file holds, and tells whether that is new. It calls before
+// while the token is still the one before.
+func (t *token) read(before func()) (changed bool, err error) {
 	b, err := lookup.ReadFile(t.file)
 	if err != nil {
 		return false, fmt.Errorf("reading the Consul token: %w", err)
@@ -97,18 +111,22 @@ func (t *token) read() (changed bool, err error) {
 	if s == "" {
 		return false, fmt.Errorf("reading the Consul token: %w", errors.New(t.file+" is empty"))
 	}
-	changed = s != t.get()
+	if s == t.get() {
+		return false, nil
+	}
+	before()
 	t.value.Store(&s)
-	return changed, nil
+	return true, nil
 }
 
-// watch reads the file again from time to time until ctx ends, and calls changed
-// after each new token. A file that cannot be read leaves the token as it is.
-func (t *token) watch(ctx context.Context, logger hclog.Logger, changed func()) {
+// watch reads the file again from time to time until ctx ends, and calls before and
+// changed before and after each new token. A file that cannot be read leaves the token
+// as it is.
+func (t *token) watch(ctx context.Context, logger hclog.Logger, before, changed func()) {
 	if t.file == "" {
 		return
 	}
-	watchFiles(ctx, t.read, func() {
+	watchFiles(ctx, func() (bool, error) { return t.read(before) }, func() {
 		logger.Info("the Consul token has changed, registering every check again")
 		changed()
 	}, func(err error) { logger.Warn("keeping the Consul token as it is", "error", err) })

@@ -30,7 +30,7 @@ func TestATokenIsFixedOrAFiles(t *testing.T) {
 	fixed, err := newToken("t1", "")
 	require.NoError(t, err)
 	assert.Equal(t, "t1", fixed.get())
-	fixed.watch(t.Context(), nil, nil) // it returns, there is nothing to watch
+	fixed.watch(t.Context(), nil, nil, nil) // it returns, there is nothing to watch
 
 	file := filepath.Join(t.TempDir(), "token")
 	_, err = newToken("", file)
@@ -54,7 +54,13 @@ func TestATokenFileIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		changes := 0
+		known := "one"
 		go tok.watch(ctx, logTo(&log), func() {
+			assert.Equal(t, known, tok.get(), "it is about to change")
+			known = ""
+		}, func() {
+			assert.Empty(t, known, "it was told before")
+			known = tok.get()
 			changes++
 			assert.NotEqual(t, "one", tok.get(), "the new token is there when it is told")
 		})
@@ -114,6 +120,15 @@ func TestEveryRequestHasTheNewestToken(t *testing.T) {
 		require.ErrorIs(t, err, http.ErrHandlerTimeout)
 		assert.Equal(t, want, sent.Values("X-Consul-Token"))
 		assert.Equal(t, "another's", r.Header.Get("X-Consul-Token"), "a RoundTripper must not change its request")
+
+		bound := tok.bind(t.Context())
+		newest := "newest"
+		tok.value.Store(&newest)
+		for ctx, want := range map[context.Context][]string{bound: want, t.Context(): {newest}} {
+			_, err = w.RoundTrip(r.Clone(ctx)) //nolint:bodyclose // there is no response
+			require.ErrorIs(t, err, http.ErrHandlerTimeout)
+			assert.Equal(t, want, sent.Values("X-Consul-Token"))
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func (b *Bridge) makeConsul() (err error) {
 	b.manager, err = checks.New(checks.Config{
 		Agent: checks.ConsulAgent{Client: client, Namespace: c.Namespace, Partition: c.Partition},
 		TTL:   b.config.Settings.TTL, OrphanGrace: b.config.Settings.OrphanGrace,
-		ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics, Draw: b.config.Draw,
+		Bind: b.token.bind, ReadAgain: b.watcher.Refresh, Logger: b.config.Logger.Named("checks"), Metrics: b.metrics, Draw: b.config.Draw,
 	})
 	b.drift.writer = b.manager
 	return err
@@ -222,7 +222,7 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.watcher.Run(ctx) })
 	group.Go(func() error {
-		b.token.watch(ctx, b.config.Logger, func() {
+		b.token.watch(ctx, b.config.Logger, b.manager.Hold, func() {
 			b.ring.tokenChanged()
 			b.manager.Reregister()
 		})

@@ -133,6 +133,10 @@ type Config struct {
 	TTL time.Duration
 	// OrphanGrace is how long a check of ours that nobody wants is kept alive.
 	OrphanGrace time.Duration
+	// Bind binds the context of a write to the token of the moment at which it is decided:
+	// what is decided before Hold must not be written with the token that comes after. It
+	// must not block; nil binds nothing.
+	Bind func(context.Context) context.Context
 	// ReadAgain asks for a new snapshot soon. It must not block.
 	ReadAgain func()
 	Logger    hclog.Logger

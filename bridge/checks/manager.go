@@ -76,6 +76,9 @@ func New(config Config) (*Manager, error) {
 	if config.Draw == nil {
 		config.Draw = rand.N[time.Duration]
 	}
+	if config.Bind == nil {
+		config.Bind = func(ctx context.Context) context.Context { return ctx }
+	}
 	m := &Manager{
 		config: config, epoch: time.Now(), faults: logging.NewLimiter(config.Logger, 1),
 		entries: map[string]*entry{}, removed: map[string]time.Time{}, generation: 1,
@@ -136,15 +139,25 @@ func (m *Manager) Forget(checkID string) {
 	m.drop(checkID)
 }
 
+// Hold tells that the token is about to change: from now on nothing is decided before a
+// snapshot is read that is newer. With a token that was dead nothing could be read, and
+// a check of somebody else's that came meanwhile would be taken over. Once the token has
+// changed, Reregister has to follow.
+func (m *Manager) Hold() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold()
+}
+
+func (m *Manager) hold() { m.unread, m.answered = time.Now(), false }
+
 // Reregister registers every check once again, because the token has changed: the
 // agent writes to the catalog with the one that a check was registered with
-// (facts/consul.md 3). It waits for a snapshot that is read from now on: with a
-// token that was dead nothing could be read, and a check of somebody else's that
-// came meanwhile would be taken over by its registration.
+// (facts/consul.md 3). It waits for a snapshot that is read from now on, as Hold does.
 func (m *Manager) Reregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unread, m.answered = time.Now(), false
+	m.hold()
 	m.reregister()
 	m.config.ReadAgain()
 }

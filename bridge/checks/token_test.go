@@ -1,12 +1,16 @@
 package checks_test
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -152,4 +156,74 @@ func TestLostWritesHoldNothingUpAfterANewToken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is decided before a token changes is not written with the new one, and from then
+// on nothing is decided before a read.
+func TestNothingIsDecidedWithoutAReadOnceATokenIsAboutToChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var token atomic.Value
+		token.Store("old")
+		agent := &tokenAgent{slow: 10 * time.Millisecond}
+		m, err := checks.New(checks.Config{
+			Agent: agent, TTL: ttl, OrphanGrace: ttl, Metrics: &noMetrics{}, Logger: hclog.NewNullLogger(), ReadAgain: func() {},
+			Bind: func(ctx context.Context) context.Context { return context.WithValue(ctx, tokenKey{}, token.Load()) },
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		sync := func() { m.Sync(&catalog.Snapshot{ReadAt: time.Now()}) }
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			m.Set(wanted(id, health.Passing))
+		}
+		sync()
+		synctest.Wait()
+		m.Hold()
+		token.Store("new")
+		time.Sleep(ttl / 6)
+		assert.Equal(t, []any{"old", "old", "old"}, agent.took(), "three are under way at once")
+		m.Reregister()
+		time.Sleep(ttl / 6)
+		assert.Empty(t, agent.took())
+		sync()
+		time.Sleep(time.Second)
+		for _, used := range agent.took() {
+			assert.Equal(t, "new", used)
+		}
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+type tokenKey struct{}
+
+// tokenAgent takes all, and notes with which token after a while.
+type tokenAgent struct {
+	slow time.Duration
+	mu   sync.Mutex
+	used []any
+}
+
+func (a *tokenAgent) take(ctx context.Context) error {
+	time.Sleep(a.slow)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = append(a.used, ctx.Value(tokenKey{}))
+	return nil
+}
+
+// took are the tokens that were used since the last call.
+func (a *tokenAgent) took() []any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	used := a.used
+	a.used = nil
+	return used
+}
+
+func (a *tokenAgent) Register(ctx context.Context, _ checks.Registration) error { return a.take(ctx) }
+func (a *tokenAgent) Deregister(ctx context.Context, _ string) error            { return a.take(ctx) }
+func (a *tokenAgent) Update(ctx context.Context, _ string, _ health.Status, _ string) error {
+	return a.take(ctx)
 }

@@ -45,12 +45,12 @@ type job struct {
 // work writes one check after the other until ctx ends.
 func (m *Manager) work(ctx context.Context) {
 	for {
-		j, ok := m.next()
+		j, bound, ok := m.next(ctx)
 		if !ok {
 			return
 		}
 		start := time.Now()
-		err := m.write(ctx, j)
+		err := m.write(bound, j)
 		if ctx.Err() != nil {
 			return // what became of the write is the next daemon's matter
 		}
@@ -58,21 +58,21 @@ func (m *Manager) work(ctx context.Context) {
 	}
 }
 
-// next waits for a check that needs a write, and decides which. It returns
-// false when the manager has stopped.
-func (m *Manager) next() (job, bool) {
+// next waits for a check that needs a write, and decides which, with the context that
+// the write is to have. It returns false when the manager has stopped.
+func (m *Manager) next(ctx context.Context) (job, context.Context, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for {
 		if m.stopped {
-			return job{}, false
+			return job{}, nil, false
 		}
 		now := time.Now()
 		if j, ok := m.take(now); ok {
 			if !m.queues.empty() {
 				m.cond.Signal()
 			}
-			return j, true
+			return j, m.config.Bind(ctx), true
 		}
 		m.cond.Wait()
 	}
