@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/consul-hds/consul-hds/bridge/admin"
 	"github.com/consul-hds/consul-hds/bridge/hds"
 	"github.com/consul-hds/consul-hds/bridge/health"
 	"github.com/consul-hds/consul-hds/bridge/probe"
-	"google.golang.org/protobuf/encoding/protojson"
 )
 
 var (

@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/consul-hds/consul-hds/bridge/catalog"
-	"github.com/consul-hds/consul-hds/bridge/lookup"
 	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/consul-hds/consul-hds/bridge/catalog"
+	"github.com/consul-hds/consul-hds/bridge/lookup"
 )
 
 // filesEvery is how often the files of the token and of TLS are looked at.

@@ -222,7 +222,10 @@ func (b *Bridge) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.watcher.Run(ctx) })
 	group.Go(func() error {
-		b.token.watch(ctx, b.config.Logger, b.manager.Hold, func() {
+		b.token.watch(ctx, b.config.Logger, func() {
+			b.ring.tokenChanged() // for a read that begins with the new one before all know of it
+			b.manager.Hold()
+		}, func() {
 			b.ring.tokenChanged()
 			b.manager.Reregister()
 		})

@@ -34,7 +34,8 @@ type scene struct {
 	// leastGrace and mostGrace are the orphan graces that there were.
 	leastGrace, mostGrace time.Duration
 	tokens                int
-	// rotated is when the newest token was given, under the model's lock.
+	// rotated is when the newest token was given, or the first that the daemon has read
+	// nothing with since, under the model's lock.
 	rotated time.Time
 	// did is what happened, as Go calls that make it happen again.
 	did []string
@@ -259,13 +260,17 @@ func (s *scene) rotate(gap time.Duration) {
 	s.note(0, "rotate", gap)
 	s.tokens++
 	s.model.hurtFor(gap + hurt)
+	old := fmt.Sprintf("t%d", s.tokens-1)
 	unlock := s.agent.lock()
-	delete(s.agent.tokens, fmt.Sprintf("t%d", s.tokens-1))
+	read := s.daemon == nil || s.daemon.reads[old]
+	delete(s.agent.tokens, old)
 	s.agent.tokens[fmt.Sprintf("t%d", s.tokens)] = true
 	unlock()
 	s.wait(gap)
 	s.model.mu.Lock()
-	s.rotated = time.Now()
+	if read || s.rotated.IsZero() {
+		s.rotated = time.Now()
+	}
 	s.model.mu.Unlock()
 	if err := os.WriteFile(s.tokenFile, fmt.Appendf(nil, "t%d", s.tokens), 0o600); err != nil {
 		panic(err)

@@ -44,6 +44,7 @@ func (w *Watcher) askedSelf(ctx context.Context) Node {
 	self, err := w.agent.self(ctx)
 	if err == nil {
 		w.self = &self
+		w.setCatalogAddress("") // the doorbell may have told it long ago
 		return self
 	}
 	pause := selfErrorPause

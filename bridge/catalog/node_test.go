@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestNodeFromConfigAsksNobody(t *testing.T) {
@@ -90,6 +92,69 @@ func TestTheNodeIsAskedForAlsoAfterAnError(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The doorbell tells the address where agent/self does not, and only until that does: it
+// may be out of order since it told one.
+func TestTheNewestWordOfTheAddressCounts(t *testing.T) {
+	home, moved := Node{Name: "n1", Address: "192.0.2.1"}, Node{Name: "n1", Address: "192.0.2.2"}
+	sick := status(http.StatusInternalServerError)
+	s := &stub{selfNode: home}
+	rung := false
+	s.bell = func(context.Context, uint64) (ring, error) {
+		if rung {
+			return ring{}, sick
+		}
+		rung = true
+		return ring{node: home, index: 7}, nil
+	}
+	inFakeTime(t, s, Config{}, func(t *testing.T, w *Watcher) {
+		after(10 * time.Second)
+		assert.Equal(t, home, w.Snapshot().Node)
+		s.set(func(s *stub) { s.err, s.selfNode = sick, moved })
+		after(10 * time.Second)
+		s.set(func(s *stub) { s.err = nil })
+		after(20 * time.Second)
+		assert.Equal(t, moved, w.Snapshot().Node)
+		s.set(func(s *stub) { s.err, s.selfErr = sick, sick })
+		after(7 * time.Second)
+		s.set(func(s *stub) { s.err = nil })
+		for range 80 {
+			after(100 * time.Millisecond)
+			require.Equal(t, moved, w.Snapshot().Node)
+		}
+	})
+}
+
+// A token that may not ask for the node, or not any more, leaves it to the doorbell.
+func TestTheDoorbellsAddressBeatsWhatWasKnownBefore(t *testing.T) {
+	home, moved := Node{Name: "n1", Address: "192.0.2.1"}, Node{Name: "n1", Address: "192.0.2.2"}
+	s, told := &stub{selfNode: home}, make(chan Node)
+	s.bell = func(ctx context.Context, index uint64) (ring, error) {
+		select {
+		case node := <-told:
+			return ring{node: node, index: index + 1}, nil
+		case <-ctx.Done():
+			return ring{}, ctx.Err()
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		told = make(chan Node)
+		w := newWatcher(Config{PollInterval: time.Second}, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		after(5 * time.Second)
+		assert.Equal(t, home, w.Snapshot().Node)
+		s.set(func(s *stub) { s.err, s.selfErr = status(http.StatusInternalServerError), status(http.StatusForbidden) })
+		after(10 * time.Second)
+		s.set(func(s *stub) { s.err = nil })
+		told <- moved
+		after(10 * time.Second)
+		assert.Equal(t, moved, w.Snapshot().Node)
+		cancel()
+		require.NoError(t, <-done)
+	})
 }
 
 func TestUnknownNodeIsAskedForOnceAMinute(t *testing.T) {

@@ -166,6 +166,25 @@ func (e *entry) lapse(at, now time.Time) {
 	}
 }
 
+// revives says whether a write begins the TTL anew of a check that is not alive, and is
+// not critical anyway.
+func (e *entry) revives(o op) bool {
+	switch {
+	case e.want.Alive:
+		return false
+	case o == opUpdate:
+		return e.want.Status != health.Critical && e.status != health.Critical
+	}
+	return o == opRegister
+}
+
+// outlives counts another TTL of a check that is not alive.
+func (e *entry) outlives(ttl time.Duration) {
+	if !e.expires.IsZero() {
+		e.expires = e.lapsed.Add(ttl)
+	}
+}
+
 // overdue says that the check is not alive, that its TTL was restarted all the
 // same, and that it would have run out by now.
 func (e *entry) overdue(now time.Time) bool {

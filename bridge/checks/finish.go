@@ -65,7 +65,7 @@ func (m *Manager) idle() bool {
 
 // rush lets everything be written at once that can be: no snapshot comes any more.
 func (m *Manager) rush() {
-	m.unread = time.Time{}
+	m.unread, m.held = time.Time{}, time.Time{}
 	m.hurry()
 	m.cond.Signal() // what has waited already
 }

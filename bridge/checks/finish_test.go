@@ -3,6 +3,7 @@ package checks_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,18 @@ func (a *fakeAgent) failing(err error, n int) {
 			return nil
 		}
 		return err
+	}
+}
+
+// failingTo makes the writes fail that begin with an op.
+func (a *fakeAgent) failingTo(op string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail = func(what, _ string) error {
+		if strings.HasPrefix(what, op) {
+			return errors.New("500")
+		}
+		return nil
 	}
 }
 

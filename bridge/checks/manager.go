@@ -57,10 +57,11 @@ type Manager struct {
 	// register that was under way then is of the generation before.
 	generation int
 	// unread is when the token changed, if no snapshot was read since: nothing is
-	// written then. answered says that the agent has taken a write all the same.
-	unread   time.Time
-	answered bool
-	queues   queues
+	// written then. held is when it changed first since then, and answered says that the
+	// agent has taken a write all the same.
+	unread, held time.Time
+	answered     bool
+	queues       queues
 	// pause is until when nothing is written, failures how often in a row the
 	// agent failed as a whole; away says that it could not even be reached.
 	pause    time.Time
@@ -149,7 +150,13 @@ func (m *Manager) Hold() {
 	m.hold()
 }
 
-func (m *Manager) hold() { m.unread, m.answered = time.Now(), false }
+func (m *Manager) hold() {
+	now := time.Now()
+	if m.unread.IsZero() {
+		m.held = now
+	}
+	m.unread, m.answered = now, false
+}
 
 // Reregister registers every check once again, because the token has changed: the
 // agent writes to the catalog with the one that a check was registered with
@@ -199,6 +206,9 @@ func (m *Manager) Reconfigure(ttl, orphanGrace time.Duration) {
 	changed := ttl != m.config.TTL
 	m.config.TTL, m.config.OrphanGrace = ttl, orphanGrace
 	for id, e := range m.entries {
+		if changed {
+			e.outlives(ttl)
+		}
 		m.consider(id, e, time.Now()) // its grace may be over
 	}
 	if changed {

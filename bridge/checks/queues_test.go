@@ -39,7 +39,7 @@ func TestANewTokenIsWaitedForNoLongerThanARefresh(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = m.take(m.unread.Add(m.config.TTL / 3))
 	assert.True(t, ok)
-	m.unread = time.Time{}
+	m.unread, m.held = time.Time{}, time.Time{}
 	_, ok = m.take(time.Now())
 	assert.True(t, ok)
 }

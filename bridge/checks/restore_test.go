@@ -223,6 +223,75 @@ func TestWhatHasLapsedLongAgoIsCriticalAtOnce(t *testing.T) {
 	}
 }
 
+// The last word of a check that lapsed before it could be written begins its TTL anew at
+// the agent: it is over when it would have been without.
+func TestALateWordOfALapsedCheckIsNoNewTTL(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(r *rig)
+		word   health.Status
+	}{
+		"the output of a new check": {func(*rig) {}, health.Passing},
+		"the output of a check that is registered again": {func(r *rig) {
+			r.Set(wanted("a", health.Passing))
+			r.settle()
+			r.agent.failingTo("update")
+			r.changeToken()
+		}, health.Passing},
+		"a worse status": {func(r *rig) {
+			r.Set(wanted("a", health.Passing))
+			r.settle()
+		}, health.Warning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a")
+			run(t, agent, func(t *testing.T, r *rig) {
+				test.before(r)
+				agent.failingTo("update")
+				r.Set(wanted("a", test.word))
+				r.settle()
+				time.Sleep(10 * time.Second)
+				w := wanted("a", test.word)
+				w.Alive, w.Lapsed = false, time.Now()
+				r.Set(w)
+				time.Sleep(40 * time.Second)
+				agent.failing(nil, 0)
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, string(test.word), agent.snapshot().Checks["hds:a"].Status)
+				time.Sleep(w.Lapsed.Add(ttl + 5*time.Second).Sub(time.Now()))
+				assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status)
+			})
+		})
+	}
+}
+
+// Each new TTL counts from the same moment, also if it comes back to what it was.
+func TestANewTTLOfALapsedCheckCountsFromThere(t *testing.T) {
+	for name, test := range map[string]struct{ first, after time.Duration }{
+		"longer for a moment": {10 * ttl, 4 * time.Second}, "shorter for a moment": {ttl / 4, 4 * time.Second}, "longer for long": {60 * ttl, 30 * ttl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := newFakeAgent("a")
+			run(t, agent, func(t *testing.T, r *rig) {
+				r.Set(wanted("a", health.Passing))
+				r.settle()
+				w := wanted("a", health.Passing)
+				w.Alive, w.Lapsed = false, time.Now()
+				r.Set(w)
+				time.Sleep(2 * time.Second)
+				r.Reconfigure(test.first, ttl)
+				time.Sleep(test.after)
+				r.Reconfigure(ttl, ttl)
+				if left := w.Lapsed.Add(ttl - 5*time.Second).Sub(time.Now()); left > 0 {
+					time.Sleep(left)
+					assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status, "5 s are left")
+				}
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, "critical", agent.snapshot().Checks["hds:a"].Status)
+			})
+		})
+	}
+}
+
 // While a write hangs, what snapshots show of its check is not looked at.
 func TestAStaleCheckThatExpiresBehindAHangingWriteIsNotRevived(t *testing.T) {
 	agent := newFakeAgent("a")

@@ -36,7 +36,7 @@ func (m *Manager) Sync(snap *catalog.Snapshot) {
 		look = look || again
 	}
 	if snap.ReadAt.After(m.unread) {
-		m.unread = time.Time{}
+		m.unread, m.held = time.Time{}, time.Time{}
 	}
 	maps.DeleteFunc(m.removed, func(_ string, at time.Time) bool { return snap.ReadAt.After(at) })
 	if look {

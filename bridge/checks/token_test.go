@@ -158,6 +158,25 @@ func TestLostWritesHoldNothingUpAfterANewToken(t *testing.T) {
 	}
 }
 
+// Tokens that change again and again hold nothing up for longer than one.
+func TestManyTokensHoldWritesNoLongerThanOne(t *testing.T) {
+	agent := newFakeAgent("a")
+	run(t, agent, func(t *testing.T, r *rig) {
+		r.Set(wanted("a", health.Passing))
+		r.settle()
+		time.Sleep(ttl)
+		agent.mu.Lock()
+		agent.away = true // reads hang, writes do not
+		agent.mu.Unlock()
+		for range 12 {
+			r.Hold()
+			r.Reregister()
+			time.Sleep(ttl / 4)
+			assert.Equal(t, "passing", agent.snapshot().Checks["hds:a"].Status)
+		}
+	})
+}
+
 // What is decided before a token changes is not written with the new one, and from then
 // on nothing is decided before a read.
 func TestNothingIsDecidedWithoutAReadOnceATokenIsAboutToChange(t *testing.T) {

@@ -85,7 +85,7 @@ func (m *Manager) refreshEvery() time.Duration { return m.config.TTL / 3 }
 // nothing was read yet. If reads hang for as long as refreshes may be apart, these go on
 // all the same.
 func (m *Manager) heldUntil() time.Time {
-	if blind := m.unread.Add(m.refreshEvery()); blind.After(m.pause) {
+	if blind := m.held.Add(m.refreshEvery()); blind.After(m.pause) {
 		return blind
 	}
 	return m.pause
@@ -118,7 +118,7 @@ func (m *Manager) take(now time.Time) (job, bool) {
 
 func (m *Manager) start(id string, e *entry, o op, now time.Time) job {
 	e.busy = true
-	if o == opRegister && !e.want.Alive && e.expires.IsZero() {
+	if e.revives(o) && e.expires.IsZero() {
 		e.expires = e.lapsed.Add(m.config.TTL)
 	}
 	status, output := e.goal(now)
